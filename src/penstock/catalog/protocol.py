@@ -68,7 +68,6 @@ from penstock.catalog.values import (
     Walk,
 )
 from penstock.errors import InvalidRequest
-from penstock.lazy_pattern import lazy_pattern
 
 # Reads of the keyword index, part of a catalog's snapshot.
 
@@ -506,8 +505,8 @@ class CatalogCursor:
 LONGEST = 4_096
 """Characters; the longest path of a Linux system call."""
 
-_BRACKET = lazy_pattern(r"\[([!^]?+)(.[^\]]*)\]", re.DOTALL)
-_MEMBER = lazy_pattern(r"(.)(?:-(.))?", re.DOTALL)
+_BRACKET = r"\[([!^]?+)(.[^\]]*)\]"
+_MEMBER = r"(.)(?:-(.))?"
 _NOTHING = "$x"
 """Matches no path."""
 
@@ -555,7 +554,7 @@ def _pieces(glob: str) -> list[str]:
     while place < len(glob):
         one = glob[place]
         if one == "[" and place + 1 < closed:
-            bracket = _BRACKET.match(glob, place)
+            bracket = re.compile(_BRACKET, re.DOTALL).match(glob, place)
             if bracket is None:  # the only bracket after it is one of its characters
                 return [_NOTHING]
             pieces.append(_some(bracket[1], bracket[2]))
@@ -572,7 +571,7 @@ def _pieces(glob: str) -> list[str]:
 def _some(negation: str, inside: str) -> str:
     """One of the characters between brackets, the first of which may be a bracket."""
     allowed = ""
-    for low, high in _MEMBER.findall(inside):
+    for low, high in re.findall(_MEMBER, inside, re.DOTALL):
         if not high:
             allowed += _literal(low)
         elif low <= high:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from penstock.catalog.rules.words import HUMP, STOP_WORDS
+from penstock.catalog.rules.words import STOP_WORDS, humps
 
 LOOKED_AT = 2_000
 """Names compared with one name, in their order."""
@@ -195,7 +195,7 @@ def _may_name(word: str) -> bool:
 
 def _is_identifier(word: str, at: int) -> bool:
     """Check whether a word is written as people write names: with a sign, a digit or a capital inside."""
-    inside = any(not letter.isalpha() for letter in word) or len(HUMP.split(word)) > 1
+    inside = any(not letter.isalpha() for letter in word) or len(humps().split(word)) > 1
     return inside or (at > 0 and word[0].isupper())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
@@ -58,10 +59,9 @@ from penstock.catalog.values import (
     Walk,
 )
 from penstock.clock import format_time
-from penstock.lazy_pattern import lazy_pattern
 
-_NUMBER = lazy_pattern(r"[1-9][0-9]{0,17}")
-_UUID = lazy_pattern(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+_NUMBER = r"[1-9][0-9]{0,17}"
+_UUID = r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
 _ALL = (chr(ord(PARKED) + 1), "\U0010ffff")
 
 
@@ -149,9 +149,9 @@ class SqlSnapshot(SearchReads):
 
     def identified(self, text: str) -> Source | None:
         found = self.get(text)
-        if found is None and _NUMBER.fullmatch(text):
+        if found is None and re.fullmatch(_NUMBER, text):
             found = next(iter(self._sources("of_document_where", int(text))), None)
-        elif found is None and _UUID.fullmatch(text):
+        elif found is None and re.fullmatch(_UUID, text):
             found = next(iter(self._sources("of_document_id_where", text.lower())), None)
         return found
 

@@ -32,7 +32,6 @@ from penstock.catalog import values
 from penstock.catalog.rules.phases import CHUNK_PHASES, LATER_PHASES, PHASES, PhaseRule, Unit
 from penstock.catalog.values import Fingerprints, Phase, Place, StoredProperties
 from penstock.clock import read_time
-from penstock.lazy_pattern import lazy_pattern
 
 # Columns, parameters and decoders of rows, derived from record classes.
 #
@@ -385,9 +384,9 @@ def _each_phase(found: re.Match[str]) -> str:
 _PHASES_OF = {"phase": tuple(PHASES), "chunk phase": CHUNK_PHASES, "later phase": LATER_PHASES}
 _EACH_PHASE = re.compile(r"\[\[(phase|chunk phase|later phase)(.*?)\|\s(.*?)\]\]", re.DOTALL)
 _RECORD = re.compile(r"\{([A-Z]\w+)((?: [^};]+)?)((?:;[^}]*)?)\}")
-_ROWS = lazy_pattern(r"\brows\(([^)]*)\)")
-_NUMBERS = lazy_pattern(r"\bnumbers\((\$\d+)\)")
-_TEXTS = lazy_pattern(r"\btexts\((\$\d+)\)")
+_ROWS = r"\brows\(([^)]*)\)"
+_NUMBERS = r"\bnumbers\((\$\d+)\)"
+_TEXTS = r"\btexts\((\$\d+)\)"
 _NAMED = re.compile(r"\$([a-z]\w*)")
 _FAILED = {
     "failed_for_good": "f.failed_count > 0 AND f.outage_count = 0 AND f.unwritten = 0 AND f.ocr_waiting = 0 "
@@ -409,7 +408,7 @@ _KEYS = {
 }
 """Documents, pages and chunks are known by a number: in PostgreSQL ``id`` is a UUID beside it."""
 _CAST = re.compile(r"::\w+")
-_HINT = lazy_pattern(r" INDEXED BY \w+|\nINDEXED BY \w+")
+_HINT = r" INDEXED BY \w+|\nINDEXED BY \w+"
 _IN_LIST = re.compile(r"\bIN (numbers|texts)\((\$\d+)\)")
 _NUMBERED = re.compile(r"\$(\d+)")
 
@@ -461,9 +460,9 @@ def _expanded(statement: str, header: str | None, dialect: str) -> str:
     if many:
         given = ", ".join(f"{name} {kind}" for name, kind in parameters.items())
         statement = statement.replace("rows()", f"rows({given})")
-    statement = _ROWS.sub(lambda found: _unnested(found[1]), statement)
-    statement = _NUMBERS.sub(r"ARRAY(SELECT json_array_elements_text(\1::json)::bigint)", statement)
-    return _TEXTS.sub(r"ARRAY(SELECT json_array_elements_text(\1::json))", statement)
+    statement = re.sub(_ROWS, lambda found: _unnested(found[1]), statement)
+    statement = re.sub(_NUMBERS, r"ARRAY(SELECT json_array_elements_text(\1::json)::bigint)", statement)
+    return re.sub(_TEXTS, r"ARRAY(SELECT json_array_elements_text(\1::json))", statement)
 
 
 def _in_dialect(statement: str, dialect: str) -> str:
@@ -473,7 +472,7 @@ def _in_dialect(statement: str, dialect: str) -> str:
     if dialect == "sqlite":
         statement = _CAST.sub("", statement).replace("FROM rows() ", "")
         return _IN_LIST.sub(r"IN (SELECT value FROM json_each(\2))", statement)
-    return _IN_LIST.sub(r"= ANY(\1(\2))", _HINT.sub("", statement))
+    return _IN_LIST.sub(r"= ANY(\1(\2))", re.sub(_HINT, "", statement))
 
 
 def _parameters(header: str) -> Iterator[tuple[str, str]]:
