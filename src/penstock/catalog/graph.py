@@ -13,16 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from penstock.catalog.rules.graph import Edge, Neighbourhood, Node
-
 if TYPE_CHECKING:
-    from penstock.catalog.rules.graph import GraphRelation
     from penstock.catalog.values import Filters
-
-
-# Entities found in chunks, and relations between them: the results of extractors.
-#
-# An entity belongs to a tenant and is identified by kind and normalised name.
 
 
 MODULE, CLASS, FUNCTION, METHOD = "module", "class", "function", "method"
@@ -89,17 +81,29 @@ def shortened(name: str) -> str:
     return f"{name[: MAX_NAME - len(checksum) - 1]}~{checksum}"
 
 
-__all__ = [
-    "Edge",
-    "GraphCounts",
-    "GraphReader",
-    "GraphReads",
-    "GraphStore",
-    "GraphTexts",
-    "Mention",
-    "Neighbourhood",
-    "Node",
-]
+class Node(msgspec.Struct, frozen=True, array_like=True):
+    """An entity of the graph with the number of occurrences in published documents."""
+
+    id: int
+    name: str
+    kind: str
+    occurrences: int
+
+
+class Edge(msgspec.Struct, frozen=True, array_like=True):
+    """All relations of one kind between two entities. ``weight``: the sum of their weights."""
+
+    source: int
+    target: int
+    kind: str
+    weight: float
+
+
+class Neighbourhood(msgspec.Struct, frozen=True, array_like=True):
+    """Nodes around an entity with their distance from it, and the edges between these nodes."""
+
+    nodes: list[tuple[Node, int]]
+    edges: list[Edge]
 
 
 class Mention(msgspec.Struct, frozen=True, array_like=True):
@@ -138,6 +142,15 @@ class StoredRelation(msgspec.Struct, frozen=True):
     target: int
     kind: str
     weight: float
+
+
+class GraphRelation(msgspec.Struct, frozen=True):
+    """A relation in a text, with the number of the text."""
+
+    content_id: int
+    source: int
+    target: int
+    kind: str
 
 
 class TextGraph(msgspec.Struct, frozen=True):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from difflib import SequenceMatcher
 from typing import TypeAlias
 
 import msgspec
 
+from penstock.catalog.graph import Edge, GraphRelation, Neighbourhood, Node
 from penstock.catalog.rules.words import STOP_WORDS, humps
 
 LOOKED_AT = 2_000
@@ -35,6 +35,8 @@ def beginnings(asked: Sequence[str]) -> list[tuple[str, str]]:
 
 def most_alike(asked: Sequence[str], names: Iterable[str], limit: int) -> list[str]:
     """Names starting with a wanted one, the shortest first; then names with similar letters."""
+    from difflib import SequenceMatcher
+
     found: dict[str, tuple[float, int, str]] = {}
     for wanted in asked:
         matcher = SequenceMatcher(b=wanted, autojunk=False)
@@ -46,34 +48,6 @@ def most_alike(asked: Sequence[str], names: Iterable[str], limit: int) -> list[s
                 if matcher.quick_ratio() >= _LIKE and (ratio := matcher.ratio()) >= _LIKE:
                     found[name] = min((1 - ratio, len(name), name), found.get(name, (2.0, 0, "")))
     return sorted(found, key=found.__getitem__)[:limit]
-
-
-# Nodes and edges of the graph, as readers get them.
-
-
-class Node(msgspec.Struct, frozen=True, array_like=True):
-    """An entity of the graph with the number of occurrences in published documents."""
-
-    id: int
-    name: str
-    kind: str
-    occurrences: int
-
-
-class Edge(msgspec.Struct, frozen=True, array_like=True):
-    """All relations of one kind between two entities. ``weight``: the sum of their weights."""
-
-    source: int
-    target: int
-    kind: str
-    weight: float
-
-
-class Neighbourhood(msgspec.Struct, frozen=True, array_like=True):
-    """Nodes around an entity with their distance from it, and the edges between these nodes."""
-
-    nodes: list[tuple[Node, int]]
-    edges: list[Edge]
 
 
 # Graph expansion of a search: from entities to chunks along relations. Pure.
@@ -152,15 +126,6 @@ class AskedRelation(msgspec.Struct, frozen=True):
 
     kinds: tuple[str, ...]
     incoming: bool
-
-
-class GraphRelation(msgspec.Struct, frozen=True):
-    """A relation in a text."""
-
-    content_id: int
-    source: int
-    target: int
-    kind: str
 
 
 class GraphMatch(msgspec.Struct, frozen=True):

@@ -15,30 +15,90 @@ from penstock.catalog.rules.phases import (
     LATER_PHASES,
     PHASES,
     RECOGNITIONS_PER_TURN,
+    PerChunkPhase,
     WantedPhases,
     turns,
 )
 from penstock.catalog.rules.publication import COMPLETED, SKIPPED, WAITING
 from penstock.catalog.rules.words import keyword_text
-from penstock.catalog.sql.records import (
-    CHUNK_DOCUMENT,
-    CHUNK_TASKS,
-    CHUNK_TEXT,
-    FAMILY_MEMBER,
-    NEW_CHUNK_ROW,
-    PAGE_TEXT,
-    ChunkDocument,
-    ChunkTask,
-    ChunkTasks,
-    DocumentRow,
-    FamilyMember,
-    NewChunkRow,
-    PageText,
-    SourceRow,
-)
-from penstock.catalog.sql.statements import Row, Statements, listed, readable
+from penstock.catalog.sql.generations import DocumentRow, SourceRow
+from penstock.catalog.sql.statements import Row, RowType, Statements, listed, readable
 from penstock.catalog.values import Fingerprints, Gate, NewChunk, NewGeneration, NewPage, Phase, Place
 from penstock.errors import InvalidRequest, InvalidVector
+
+
+class FamilyMember(msgspec.Struct, frozen=True):
+    """A published source of a family. Other sources of the family can share the texts."""
+
+    family_key: int
+    source_id: str
+    published_id: int
+
+
+class NewChunkRow(msgspec.Struct, frozen=True):
+    """The first columns of a new chunk; ``ChunkText`` and ``ChunkDocument`` follow."""
+
+    chunk_key: int
+    page_id: int
+    content_id: int
+    text_key: int
+    chunk_id: str
+    chunk_index: int
+
+
+class ChunkText(msgspec.Struct, frozen=True):
+    """The columns of a new chunk taken from ``NewChunk``."""
+
+    text_hash: str
+    start: int
+    end: int
+    first_line: int | None
+    last_line: int | None
+    heading_path: str
+    symbols: str
+
+
+class ChunkDocument(msgspec.Struct, frozen=True):
+    """The columns common to all new chunks of a document."""
+
+    document_id: int
+    max_retries: int
+    priority: int
+    at: str
+
+
+class ChunkTask(msgspec.Struct, frozen=True):
+    status: str
+    completed_at: str | None
+    held: str | None
+
+
+class ChunkTasks(msgspec.Struct, frozen=True):
+    """The task columns of a new chunk."""
+
+    tasks: PerChunkPhase[ChunkTask]
+    entities_extracted: int
+    relationships_extracted: int
+
+
+class PageText(msgspec.Struct, frozen=True):
+    """The kept Markdown of a page. ``warnings``: a JSON list."""
+
+    page_id: int
+    text: str
+    engine: str
+    confidence: float | None
+    warnings: str
+
+
+_FAMILY_MEMBER = RowType(FamilyMember)
+_NEW_CHUNK_ROW = RowType(NewChunkRow)
+_CHUNK_TEXT = RowType(
+    ChunkText, renamed={"text_hash": "chunk_content_hash", "start": "start_char", "end": "end_char"}
+)
+_CHUNK_DOCUMENT = RowType(ChunkDocument)
+_CHUNK_TASKS = RowType(ChunkTasks)
+PAGE_TEXT = RowType(PageText)
 
 # Families: sources of several branches that share texts, keyword entries, vectors and entities.
 #
@@ -98,7 +158,7 @@ class Families:
 
     def _read(self, families: Iterable[int]) -> list[FamilyMember]:
         keys = listed(families)
-        return FAMILY_MEMBER.decode_all(self._rows.all("family_members", keys)) if keys != "[]" else []
+        return _FAMILY_MEMBER.decode_all(self._rows.all("family_members", keys)) if keys != "[]" else []
 
 
 def translated_ids(
@@ -202,8 +262,13 @@ class Spaces:
         return self._look_up(name)
 
 
+def remember(rows: Statements, tenant_id: str, space: str, vectors: Mapping[str, bytes], at: str) -> None:
+    space_id = Spaces(rows).number(space, vectors.values())
+    rows.many("remember", [(tenant_id, space_id, text, at, vector) for text, vector in vectors.items()])
+
+
 _STATUS = {COMPLETED: "completed", WAITING: "pending", SKIPPED: "skipped"}
-_TEXT_OF = CHUNK_TEXT.values_of
+_TEXT_OF = _CHUNK_TEXT.values_of
 _ONLY_VECTOR = {kind: (kind, *[SKIPPED for _ in LATER_PHASES]) for kind in _STATUS}
 """The kinds of a chunk in each chunk phase, where none after vector is wanted."""
 _EXTRACTS = [PHASES[phase].extracts for phase in LATER_PHASES]
@@ -320,7 +385,7 @@ class ChunkRows:
             content_id = known.content_id
         vector = self._vector(owner, content_id, chunk, known)
         row = NewChunkRow(self._numbers.next(), page_id, content_id, key, chunk_id, index)
-        own = NEW_CHUNK_ROW.encode(row) + _TEXT_OF(chunk) + self._document(owner)
+        own = _NEW_CHUNK_ROW.encode(row) + _TEXT_OF(chunk) + self._document(owner)
         kinds = _ONLY_VECTOR[vector]
         if self._wants_later:
             kinds = (vector, *_later(owner, known))
@@ -336,7 +401,7 @@ class ChunkRows:
         if owner is not self._owner:
             self._owner = owner
             self._wants_later = owner.wants_later
-            self._of_document = CHUNK_DOCUMENT.encode(
+            self._of_document = _CHUNK_DOCUMENT.encode(
                 ChunkDocument(
                     document_id=owner.document_id,
                     max_retries=owner.max_retries,
@@ -362,7 +427,7 @@ class ChunkRows:
                 entities_extracted=entities,
                 relationships_extracted=relationships,
             )
-            known = self._alike[key] = CHUNK_TASKS.encode(tasks)
+            known = self._alike[key] = _CHUNK_TASKS.encode(tasks)
         return known
 
     def _task(self, kind: int, held: str | None) -> ChunkTask:

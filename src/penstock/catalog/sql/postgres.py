@@ -50,7 +50,6 @@ SQL = load("postgres")
 ROWS_AT_ONCE = 1_000
 NUMBERS_AT_ONCE = 32
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
-_OF_MANY = frozenset(name for name, statement in SQL.items() if "unnest($1" in statement)
 Cursor: TypeAlias = psycopg.Cursor[Row]
 _WHOLE_TABLES = {
     "enable_nestloop": "off",
@@ -125,9 +124,10 @@ class PostgresStatements:
         return psycopg.RawCursor(self._connection).execute(statement.encode(), values, binary=True)
 
     def _named(self, name: str, values: Sequence[object]) -> Cursor:
-        if name in _OF_MANY:
+        statement = SQL[name]
+        if "unnest($1" in statement:
             values = [_column([value]) for value in values]
-        return self._ask(SQL[name], values)
+        return self._ask(statement, values)
 
     def run(self, name: str, *values: object) -> int:
         # A count alone does not wait for the answer in a pipeline.

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from penstock.catalog import protocol, values
-from penstock.catalog.graph import StoredEntity
+from penstock.catalog.graph import GraphRelation, StoredEntity
 from penstock.catalog.rules.phases import EXTRACTING
 from penstock.catalog.rules.words import phrases, query_words, quoted_phrases
-from penstock.catalog.sql.records import CHUNK_VIEW
-from penstock.catalog.sql.statements import Row, Statements, column, listed
+from penstock.catalog.sql.statements import Row, RowType, Statements, column, listed
 from penstock.catalog.values import (
     ChunkView,
     Filters,
@@ -25,8 +24,7 @@ from penstock.catalog.values import (
     VectorChanges,
 )
 
-if TYPE_CHECKING:
-    from penstock.catalog.rules.graph import GraphRelation
+_CHUNK_VIEW = RowType(ChunkView)
 
 VECTORS_AT_ONCE = 4_096
 MENTIONS_AT_ONCE = 5_000
@@ -212,7 +210,7 @@ class SearchReads:
             where = self._filters(filters)
             found = self._rows.joined("hydrate_columns", "hydrate_where", *where, listed(content_ids))
         # Backwards: the first row of a text remains.
-        by_id = {chunk.content_id: chunk for chunk in reversed(CHUNK_VIEW.decode_all(found))}
+        by_id = {chunk.content_id: chunk for chunk in reversed(_CHUNK_VIEW.decode_all(found))}
         return [by_id.get(number) for number in content_ids]
 
     def locate(self, source_id: str, chunk_ids: Sequence[str]) -> dict[str, int]:
@@ -240,9 +238,6 @@ class SearchReads:
         }
 
     def relations_at(self, entity_ids: Sequence[int], *, most: int) -> dict[int, list[GraphRelation]]:
-        # Loaded for a search with the graph only.
-        from penstock.catalog.rules.graph import GraphRelation
-
         found = self._rows.all("relations_at", listed(entity_ids), most)
         return {number: [GraphRelation(*row) for row in msgspec.json.decode(rows)] for number, rows in found}
 

@@ -152,6 +152,8 @@ def _parts(value: Any) -> Sequence[Any]:
     return msgspec.structs.astuple(value) if isinstance(value, msgspec.Struct) else (value,)
 
 
+_ROW_TYPES: dict[str, RowType[Any]] = {}
+"""By the name of the record class, which stands for the columns in SQL files."""
 _DERIVED = frozenset(["columns", "columns_of", "decode", "encode", "values_of", "_types", "_groups_at"])
 
 
@@ -173,6 +175,7 @@ class RowType(Generic[T]):
     ) -> None:
         self.name = record.__name__
         self._record, self._without, self._renamed = record, without, renamed or {}
+        _ROW_TYPES[self.name] = self
 
     def __getattr__(self, name: str) -> Any:
         """Derive all attributes at the first use of one: a short command uses few of the record classes."""
@@ -413,18 +416,13 @@ _IN_LIST = re.compile(r"\bIN (numbers|texts)\((\$\d+)\)")
 _NUMBERED = re.compile(r"\$(\d+)")
 
 
-@cache
-def _row_types(module: str) -> dict[str, RowType[Any]]:
-    kept = vars(import_module(f"{__package__}.{module}")).values()
-    return {each.name: each for each in kept if isinstance(each, RowType)}
-
-
 def _row_type(name: str) -> RowType[Any]:
-    """The record class of this name. Statements that only read do not load the records for writing."""
-    for module in ("records", "records"):
-        if (found := _row_types(module).get(name)) is not None:
-            return found
-    return _row_types("records")[name]
+    """The record class of this name. A command runs the statements of modules that it has loaded; the others
+    are loaded when all statements are expanded."""
+    if name not in _ROW_TYPES:
+        for module in ("snapshot", "ledger", "store", "removals"):
+            import_module(f"{__package__}.{module}")
+    return _ROW_TYPES[name]
 
 
 def _expanded(statement: str, header: str | None, dialect: str) -> str:

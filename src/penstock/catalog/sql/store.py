@@ -14,7 +14,16 @@ from penstock import clock
 from penstock.catalog import values
 from penstock.catalog.rules import publication
 from penstock.catalog.rules.paths import covered
-from penstock.catalog.rules.phases import CHUNK_PHASES, LATER_PHASES, PHASES, turns, wanted_phases
+from penstock.catalog.rules.phases import (
+    CHUNK_PHASES,
+    LATER_PHASES,
+    PHASES,
+    PerChunkPhase,
+    PerLaterPhase,
+    PerPhase,
+    turns,
+    wanted_phases,
+)
 from penstock.catalog.rules.publication import (
     COMPLETED,
     FAILED,
@@ -51,38 +60,20 @@ from penstock.catalog.sql.chunks import (
     to_embed,
     turns_of_pages,
 )
-from penstock.catalog.sql.generations import removals
-from penstock.catalog.sql.records import (
-    NEW_SOURCE,
-    OWN_DOCUMENT,
-    OWN_PAGE,
+from penstock.catalog.sql.generations import (
     PUBLISHED_SOURCE,
-    SHARED_DOCUMENT,
-    SHARED_PAGE,
     SOURCE_ROW,
-    UNFINISHED_DOCUMENT,
-    WHOLE_DOCUMENT,
-    WHOLE_PAGE,
-    DocumentPhase,
     DocumentRow,
-    NewSource,
-    OwnDocument,
-    OwnPage,
-    PagePhase,
-    PageTask,
     PublishedSource,
-    SharedDocument,
-    SharedPage,
     SourceRow,
-    UnfinishedDocument,
-    WholeDocument,
-    WholePage,
+    removals,
 )
-from penstock.catalog.sql.statements import Row, Statements, listed, readable
+from penstock.catalog.sql.statements import INDEX_STATUS, Row, RowType, Statements, listed, readable
 from penstock.catalog.sql.tasks import Rollup, restart
 from penstock.catalog.values import (
     NO_TEXT,
     FailureKind,
+    Fingerprints,
     Gate,
     NewGeneration,
     NewPage,
@@ -93,6 +84,142 @@ from penstock.catalog.values import (
     StoreResult,
 )
 from penstock.clock import format_time
+
+
+class NewSource(msgspec.Struct, frozen=True, kw_only=True):
+    key: int
+    source_id: str
+    place: Place
+    path: str
+    family_key: int
+    created_at: str
+
+
+class OwnDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """The columns of a new document with different values in each row."""
+
+    document_id: int
+    source_key: int
+    filename: str
+    content_hash: str
+    job_id: str | None
+    asked_at: str
+    read_at: str
+
+
+class UnfinishedDocument(msgspec.Struct, frozen=True):
+    """The columns of a new, incomplete document: the future source, and the file behind it."""
+
+    source_json: str | None
+    size: int
+    mtime_ns: int
+    read_with: str | None
+
+
+class DocumentPhase(msgspec.Struct, frozen=True):
+    status: str
+    processing: int
+    waiting: int
+    failed: int
+    completed: int
+    completed_at: str | None
+    error: str | None
+
+
+class SharedDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """The columns of a new document common to many of a batch."""
+
+    state: str
+    phases: PerPhase[DocumentPhase]
+    page_count: int
+    chunk_count: int
+    chunks: PerChunkPhase[int]
+    failed_count: int
+    outage_count: int
+    space_id: int | None
+    gate: str
+    priority: int
+    max_retries: int
+    turn: int
+    given: int
+    fingerprints: Fingerprints
+    published_at: str | None
+    created_at: str
+    updated_at: str
+    note: str | None
+
+
+class WholeDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """The common columns of documents complete when written."""
+
+    page_count: int
+    vector_completed: int
+    chunk_count: int
+    error: PerLaterPhase[str | None]
+    space_id: int | None
+    priority: int
+    max_retries: int
+    fingerprints: Fingerprints
+    at: str
+
+
+class OwnPage(msgspec.Struct, frozen=True):
+    """The columns of a new page with different values in each row."""
+
+    page_id: int
+    document_id: int
+    page_number: int
+    page_file_path: str | None
+    needs_ocr: bool
+    chunk_count: int
+
+
+class PageTask(msgspec.Struct, frozen=True):
+    status: str
+    completed_at: str | None
+    error: str | None
+    retry_count: int
+
+
+class PagePhase(msgspec.Struct, frozen=True):
+    status: str
+    completed_at: str | None
+    error: str | None
+    processing: int
+    waiting: int
+    failed: int
+    completed: int
+
+
+class SharedPage(msgspec.Struct, frozen=True, kw_only=True):
+    """The columns of a new page common to many of a batch."""
+
+    turn: int
+    ocr: PageTask
+    phases: PerChunkPhase[PagePhase]
+    max_retries: int
+    priority: int
+    created_at: str
+    updated_at: str
+
+
+class WholePage(msgspec.Struct, frozen=True):
+    """The common columns of pages complete when written."""
+
+    error: PerLaterPhase[str | None]
+    max_retries: int
+    priority: int
+    at: str
+
+
+_NEW_SOURCE = RowType(NewSource, renamed={"source_id": "id"})
+_OWN_DOCUMENT = RowType(OwnDocument)
+_UNFINISHED_DOCUMENT = RowType(UnfinishedDocument)
+_SHARED_DOCUMENT = RowType(SharedDocument, renamed=INDEX_STATUS)
+_WHOLE_DOCUMENT = RowType(WholeDocument)
+_OWN_PAGE = RowType(OwnPage)
+_SHARED_PAGE = RowType(SharedPage)
+_WHOLE_PAGE = RowType(WholePage)
 
 # Common columns of equal new pages and documents, computed once a batch.
 
@@ -133,7 +260,7 @@ class RowTemplates:
                 priority=new.priority,
                 at=self._at,
             )
-            return RowTemplate(WHOLE_PAGE.encode(whole), whole=True)
+            return RowTemplate(_WHOLE_PAGE.encode(whole), whole=True)
         ocr, error = standing.kind(Phase.OCR), standing.error(Phase.OCR)
         page = SharedPage(
             turn=turn,
@@ -149,7 +276,7 @@ class RowTemplates:
             created_at=self._at,
             updated_at=self._at,
         )
-        return RowTemplate(SHARED_PAGE.encode(page))
+        return RowTemplate(_SHARED_PAGE.encode(page))
 
     def document(
         self, new: NewGeneration, space_id: int | None, standing: InitialDocument, numbering: tuple[int, int]
@@ -187,7 +314,7 @@ class RowTemplates:
             fingerprints=new.fingerprints,
             at=self._at,
         )
-        return RowTemplate(WHOLE_DOCUMENT.encode(document), whole=True)
+        return RowTemplate(_WHOLE_DOCUMENT.encode(document), whole=True)
 
     def _document(
         self,
@@ -223,7 +350,7 @@ class RowTemplates:
             updated_at=self._at,
             note=note,
         )
-        return RowTemplate(SHARED_DOCUMENT.encode(document))
+        return RowTemplate(_SHARED_DOCUMENT.encode(document))
 
     def _page_phase(self, standing: InitialPage, phase: Phase) -> PagePhase:
         kind = standing.kind(phase)
@@ -493,7 +620,7 @@ class GenerationStore:
             standings.append(standing)
             own = OwnPage(page_id, owner.document_id, page.number, page.file_path, page.needs_ocr, len(kinds))
             shared = self._alike.page(new, standing, page_turn)
-            (self._whole_pages if shared.whole else self._pages).append(OWN_PAGE.encode(own) + shared.values)
+            (self._whole_pages if shared.whole else self._pages).append(_OWN_PAGE.encode(own) + shared.values)
             self._texts += kept_texts(page_id, page)
         return standings
 
@@ -532,10 +659,10 @@ class GenerationStore:
             asked_at=format_time(new.asked_at),
             read_at=format_time(new.read_at),
         )
-        return OWN_DOCUMENT.encode(own)
+        return _OWN_DOCUMENT.encode(own)
 
     def _flush_bare(self, new: NewGeneration, owner: ChunkOwner) -> None:
-        self._rows.send("add_bare_source", *NEW_SOURCE.encode(self._new_source(new, owner)))
+        self._rows.send("add_bare_source", *_NEW_SOURCE.encode(self._new_source(new, owner)))
 
     def _new_source(self, new: NewGeneration, owner: ChunkOwner) -> NewSource:
         return NewSource(
@@ -577,7 +704,7 @@ class GenerationStore:
         where = (place.tenant_id, place.collection, place.branch, new.path)
         self._paths.append(where)
         if source is None:
-            self._sources.append(NEW_SOURCE.encode(self._new_source(new, owner)) + columns)
+            self._sources.append(_NEW_SOURCE.encode(self._new_source(new, owner)) + columns)
             return
         self._published.append((*columns, owner.source_key))
         if source.published_id is not None:
@@ -588,7 +715,7 @@ class GenerationStore:
 def _unfinished(new: NewGeneration, *, published: bool = False) -> Row:
     described = None if published else generations.describe(new)
     row = UnfinishedDocument(described, new.size, new.mtime_ns, new.read_with)
-    return UNFINISHED_DOCUMENT.encode(row)
+    return _UNFINISHED_DOCUMENT.encode(row)
 
 
 def _chunk_count(new: NewGeneration) -> int:
@@ -772,7 +899,7 @@ class _Part:
         standing = publication.page(page, document.wanted, kinds)
         own = OwnPage(page_id, document.id, page.number, page.file_path, page.needs_ocr, len(kinds))
         shared = self._alike.page(self._new, standing, turn)
-        (self._whole_pages if shared.whole else self._pages).append(OWN_PAGE.encode(own) + shared.values)
+        (self._whole_pages if shared.whole else self._pages).append(_OWN_PAGE.encode(own) + shared.values)
         self._texts += kept_texts(page_id, page)
         for phase in Phase:
             self._rollup.page_moved(phase, document.id, SKIPPED, standing.kind(phase))

@@ -10,7 +10,15 @@ import msgspec
 from penstock.catalog.graph import Extraction
 from penstock.catalog.parts import OutsideStore
 from penstock.catalog.rules import publication
-from penstock.catalog.rules.phases import CHUNK_PHASES, FOLLOWERS, LATER_PHASES, PHASES, gate_failed, turns
+from penstock.catalog.rules.phases import (
+    CHUNK_PHASES,
+    FOLLOWERS,
+    LATER_PHASES,
+    PHASES,
+    PerChunkPhase,
+    gate_failed,
+    turns,
+)
 from penstock.catalog.rules.publication import (
     COMPLETED,
     FAILED,
@@ -19,6 +27,7 @@ from penstock.catalog.rules.publication import (
     WAITING,
     WORDS,
     PartChanges,
+    PartCounts,
     kind,
     unread_page,
 )
@@ -34,34 +43,17 @@ from penstock.catalog.sql.chunks import (
     owner_of,
     prepare,
 )
+from penstock.catalog.sql.generations import DocumentRow, SavedPhase
 from penstock.catalog.sql.outside_stores import RemovalRows
-from penstock.catalog.sql.records import (
-    ENDED_TASK,
-    FENCED_CLAIM,
-    PAGE_COUNTS,
-    READ_PAGE,
-    RESTARTED_PAGE,
-    SAVED_PAGE,
-    TASK_ROW,
-    TASK_SOURCE_ROW,
-    DocumentRow,
-    EndedTask,
-    FencedClaim,
-    ReadPage,
-    RestartedPage,
-    RestartedPhase,
-    SavedPage,
-    SavedPhase,
-    TaskRow,
-    TaskSourceRow,
-)
-from penstock.catalog.sql.statements import Row, Statements, column, listed, readable
+from penstock.catalog.sql.statements import Row, RowType, Statements, column, listed, readable
 from penstock.catalog.values import (
     SETTLED,
     FailureKind,
+    Gate,
     NewChunk,
     NewPage,
     Phase,
+    Place,
     Task,
     TaskOutcome,
     TaskRequest,
@@ -70,6 +62,127 @@ from penstock.catalog.values import (
 )
 from penstock.clock import format_time
 from penstock.errors import FingerprintMismatch
+
+
+class PageCounts(msgspec.Struct, frozen=True):
+    """The status and chunk counts of a page in one chunk phase."""
+
+    page_id: int
+    document_id: int
+    status: str
+    processing: int
+    waiting: int
+    failed: int
+    completed: int
+
+    @property
+    def counts(self) -> PartCounts:
+        return PartCounts(self.processing, self.waiting, self.failed, self.completed)
+
+
+class TaskRow(msgspec.Struct, frozen=True):
+    """A task to be claimed. ``claim_number``: the number after the claim."""
+
+    task_id: int
+    page_id: int
+    document_id: int
+    claim_number: int
+    failed: int
+    retry_count: int
+    max_retries: int
+    suspect: int
+    page_number: int
+    file_path: str | None
+    needs_ocr: int
+    chunk_id: str
+    content_id: int
+    text_hash: str
+    text: str
+    heading_path: str
+    symbols: str
+
+
+class TaskSourceRow(msgspec.Struct, frozen=True):
+    """The document and source of tasks. ``source_json`` describes an unpublished source."""
+
+    document_id: int
+    source_id: str
+    family_key: int
+    place: Place
+    path: str
+    content_hash: str
+    space: str | None
+    job_id: str | None
+    state: str
+    source_json: str
+    title: str
+    file_type: str
+    gate: Gate
+
+
+class FencedClaim(msgspec.Struct, frozen=True):
+    """A valid claim."""
+
+    task_id: int
+    page_id: int
+    document_id: int
+    claim_number: int
+
+
+class ReadPage(msgspec.Struct, frozen=True):
+    """The columns of a page set at the end of ocr."""
+
+    page_file_path: str | None
+    chunk_count: int
+    phases: PerChunkPhase[SavedPhase]
+    at: str
+    page_id: int
+
+
+class RestartedPhase(msgspec.Struct, frozen=True):
+    status: str
+    error: str | None
+
+
+class RestartedPage(msgspec.Struct, frozen=True):
+    """The columns of a page set by an ocr retry."""
+
+    phases: PerChunkPhase[RestartedPhase]
+    at: str
+    page_id: int
+
+
+class SavedPage(msgspec.Struct, frozen=True):
+    """The columns of a page set by a change of chunks in one phase."""
+
+    status: str
+    processing: int
+    waiting: int
+    failed: int
+    completed: int
+    error: str | None
+    at: str
+    page_id: int
+
+
+class EndedTask(msgspec.Struct, frozen=True):
+    status: str
+    retry_count: int
+    retry_at: str | None
+    suspect: bool
+    error: str | None
+    at: str
+    task_id: int
+
+
+_PAGE_COUNTS = RowType(PageCounts)
+_TASK_ROW = RowType(TaskRow)
+_TASK_SOURCE_ROW = RowType(TaskSourceRow)
+_FENCED_CLAIM = RowType(FencedClaim)
+_READ_PAGE = RowType(ReadPage)
+_RESTARTED_PAGE = RowType(RestartedPage)
+_SAVED_PAGE = RowType(SavedPage)
+_ENDED_TASK = RowType(EndedTask)
 
 # Bringing pages and documents up to their parts, once a transaction and parent.
 
@@ -127,14 +240,14 @@ class Rollup:
             return
         saved: list[Row] = []
         self._rows.hold("pages", listed(changes))
-        for page in PAGE_COUNTS.decode_all(self._rows.all(f"page_rows_{phase}", listed(changes))):
+        for page in _PAGE_COUNTS.decode_all(self._rows.all(f"page_rows_{phase}", listed(changes))):
             document_id = page.document_id
             counts = page.counts.changed(changes[page.page_id])
             after = counts.kind
             explained = counts.failed or after == SKIPPED
             error = self._errors.get((phase, page.page_id)) if explained else None
             row = SavedPage(WORDS[after], *counts, error=error, at=self._at, page_id=page.page_id)
-            saved.append(SAVED_PAGE.encode(row))
+            saved.append(_SAVED_PAGE.encode(row))
             self.page_moved(phase, document_id, kind(page.status), after)
             if error is not None and counts.failed:
                 self.documents[document_id].errors = {
@@ -170,7 +283,7 @@ def claim(rows: Statements, request: TaskRequest, now: datetime) -> list[Task]:
         ids = _choose(rows, request, at)
         if not ids:
             return []
-        tasks = TASK_ROW.decode_all(rows.all(f"candidates_{request.lane}", listed(ids)))
+        tasks = _TASK_ROW.decode_all(rows.all(f"candidates_{request.lane}", listed(ids)))
         if request.lane is Phase.VECTOR:
             tasks = _writable(rows, tasks)
             if not tasks:
@@ -240,7 +353,7 @@ def _take(rows: Statements, request: TaskRequest, taken: list[TaskRow], at: str)
 
 def _sources(rows: Statements, ids: set[int]) -> dict[int, TaskSource | None]:
     """The source of each document; None for dropped generations."""
-    found = TASK_SOURCE_ROW.decode_all(rows.all("task_sources", listed(ids)))
+    found = _TASK_SOURCE_ROW.decode_all(rows.all("task_sources", listed(ids)))
     return {row.document_id: None if row.state == "dropped" else _source(row) for row in found}
 
 
@@ -335,7 +448,7 @@ class TaskSettlement:
 
     def fence(self, lane: Phase, outcomes: list[tuple[int, TaskOutcome]]) -> dict[int, FencedClaim]:
         found = self._rows.all(f"fenced_{lane}", listed(outcome.task_id for _, outcome in outcomes))
-        return {claim.task_id: claim for claim in FENCED_CLAIM.decode_all(found)}
+        return {claim.task_id: claim for claim in _FENCED_CLAIM.decode_all(found)}
 
     def load(self, fenced: Iterable[dict[int, FencedClaim]]) -> None:
         self._rollup.load(claim.document_id for claims in fenced for claim in claims.values())
@@ -385,7 +498,7 @@ class TaskSettlement:
             )
             for outcome, _ in held
         ]
-        self._rows.many(f"end_{lane}", list(map(ENDED_TASK.encode, ended)))
+        self._rows.many(f"end_{lane}", list(map(_ENDED_TASK.encode, ended)))
 
     def _after(self, delay: timedelta) -> str:
         return format_time(self._now + delay)
@@ -461,7 +574,7 @@ class TaskSettlement:
             at=self._at,
             page_id=page_id,
         )
-        self._standings.append(READ_PAGE.encode(read))
+        self._standings.append(_READ_PAGE.encode(read))
         for phase in CHUNK_PHASES:
             self._rollup.page_moved(phase, document.id, before.kind(phase), standing.kind(phase))
 
@@ -573,7 +686,7 @@ def _pages(rows: Statements, rollup: Rollup, document_id: int, at: str) -> int:
     phases = {
         phase: RestartedPhase(WORDS[standing.kind(phase)], standing.error(phase)) for phase in CHUNK_PHASES
     }
-    restarted = [RESTARTED_PAGE.encode(RestartedPage(phases, at, page_id)) for page_id, *_ in found]
+    restarted = [_RESTARTED_PAGE.encode(RestartedPage(phases, at, page_id)) for page_id, *_ in found]
     rows.many("restart_page", restarted)
     return len(found)
 
