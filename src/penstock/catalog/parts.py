@@ -12,12 +12,6 @@ import msgspec
 
 from penstock.catalog.graph import GraphStore, GraphTexts
 
-# Outside stores, which copy a part of the catalog, and texts still to be removed from them.
-#
-# The catalog is the truth. A task writes to the store first and settles afterwards, so a published document
-# is always in the store. A transaction that removes texts records them here, and upkeep removes them from
-# the store afterwards. A text number is never used twice, so a late removal hits no other text.
-
 
 class OutsideStore(enum.StrEnum):
     """Part of the catalog copied by an outside store."""
@@ -76,7 +70,13 @@ class PendingRemoval(msgspec.Struct, frozen=True):
 
 
 class OutsideStores(Protocol):
-    """The outside stores of a catalog. Every call is one transaction."""
+    """The outside stores of a catalog, which copy a part of it, and texts still to be removed from them.
+
+    The catalog is the truth. A task writes to the store first and settles afterwards, so a published document
+    is always in the store. A transaction that removes texts records them here, and upkeep removes them from
+    the store afterwards. A text number is never used twice, so a late removal hits no other text. Every call
+    is one transaction.
+    """
 
     def attach(self, store: OutsideStore, address: str) -> AttachedStore:
         """Use the store at this address from now on. Another address than before begins as not filled, unless

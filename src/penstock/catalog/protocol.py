@@ -69,8 +69,6 @@ from penstock.catalog.values import (
 )
 from penstock.errors import InvalidRequest
 
-# Reads of the keyword index, part of a catalog's snapshot.
-
 
 class WordReads(Protocol):
     """Reads of the keyword index in a catalog snapshot."""
@@ -425,9 +423,6 @@ class Catalog(CatalogParts, Protocol):
     def close(self) -> None: ...
 
 
-# Long readings, a page at a time.
-
-
 def known_below(
     catalog: Catalog, place: Place, folder: str | None = None, after: str = ""
 ) -> Iterator[KnownSource]:
@@ -497,11 +492,6 @@ class CatalogCursor:
             self._next = next(self._sources, None)
 
 
-# Path globs of a search: ``*`` crosses slashes, ``?`` is a character, ``[a-c]`` and ``[^a-c]`` one of a set.
-#
-# Each store matches them in time proportional to glob times path at most.
-
-
 LONGEST = 4_096
 """Characters; the longest path of a Linux system call."""
 
@@ -542,7 +532,11 @@ def compiled(glob: str) -> re.Pattern[str]:
 
 
 def matches(glob: str | None, path: str | None) -> bool:
-    """Check whether a path matches a glob. SQLite calls this function for ``path GLOB glob``."""
+    """Check whether a path matches a glob. SQLite calls this function for ``path GLOB glob``.
+
+    ``*`` crosses slashes, ``?`` is a character, ``[a-c]`` and ``[^a-c]`` one of a set. Each store matches in
+    time proportional to glob times path at most.
+    """
     return glob is not None and path is not None and compiled(glob).match(path) is not None
 
 

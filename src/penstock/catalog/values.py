@@ -1,4 +1,4 @@
-"""Values given to the catalog: sources, generations, pages, chunks, tasks and outcomes.
+"""Values that a catalog takes and answers with: generations, tasks and outcomes; sources, documents and hits.
 
 All are frozen and know no store and no clock. A *source* is what a user calls a document; one *generation* of
 it is a row of ``documents``. Numbers named ``…_id`` without quotes are handles: they are never used again for
@@ -18,12 +18,6 @@ from penstock.catalog.graph import Extraction
 from penstock.catalog.rules.phases import LATER_PHASES, PerChunkPhase, PerPhase
 from penstock.catalog.rules.phases import Fingerprints as Fingerprints
 from penstock.catalog.rules.phases import Phase as Phase
-
-# Properties of a document: facts stated by the source, and warnings of the extractor.
-#
-# They are stored as JSON, with the filtered ones a second time in the form in which filters compare them. No
-# store has to fold letters or to convert times by itself, so that a filter means the same in all of them.
-
 
 MAX_CHARS = 500
 """Maximum length of a property or a warning."""
@@ -74,7 +68,11 @@ class _Row(StoredProperties, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def encode(properties: StoredProperties, title: str) -> str:
-    """The column for the properties and the title of a document."""
+    """The column for the properties and the title of a document, as JSON.
+
+    What is filtered stands in it a second time, in the form in which filters compare it. No store has to fold
+    letters or to convert times by itself, so a filter means the same in all of them.
+    """
     if not title and properties == StoredProperties():
         return NOTHING_STORED
     row = _Row(
@@ -523,9 +521,6 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     remedy: str = ""
     job_id: str | None = None
     at: datetime | None = None
-
-
-# The values the catalog answers with: known sources, documents and their progress, hits of a search.
 
 
 class KnownSource(msgspec.Struct, frozen=True, gc=False):

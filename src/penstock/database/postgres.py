@@ -1,4 +1,4 @@
-"""PostgreSQL connections of one process: a pool, and the clock of the server.
+"""PostgreSQL for queue and catalog: a pool of connections, the server's clock, errors, and migration.
 
 Not psycopg_pool, which opens connections in its own threads: a wrong password shows only as a timeout, and a
 forked child inherits a pool without its threads.
@@ -39,9 +39,6 @@ from penstock.errors import (
 )
 from penstock.queue.sql.statements import JOB_COLUMNS, migrations
 from penstock.store_url import ENCODE_PASSWORD, StoreUrl
-
-# Translation of PostgreSQL errors: one line with the store and a remedy, without secrets.
-
 
 _URL = "its URL (PENSTOCK_URL; for a separate catalog PENSTOCK_CATALOG_URL)"
 _CHECK_LOGIN = f"Check the user, the password and the database in {_URL}, and the server's pg_hba.conf."
@@ -116,7 +113,8 @@ RETRYABLE_ERRORS = (pg.DeadlockDetected, pg.SerializationFailure)
 
 
 def translate_error(error: psycopg.Error, name: str) -> PenstockError:
-    """Translate an error of the driver, of whatever class: no loop of Penstock ends with the driver's own."""
+    """Translate an error of the driver, of whatever class, into one line with the store and a remedy, without
+    secrets: no loop of Penstock ends with the driver's own."""
     state = error.sqlstate or _state_from_text(error) or ""
     known = _BY_STATE.get(state) or _BY_CLASS.get(state[:2]) or _by_type(error, state)
     kind, what, remedy = known
@@ -430,9 +428,6 @@ class ServerClock:
         return _Reading(_UNIX_EPOCH + timedelta(microseconds=found[0]), (before + after) / 2)
 
 
-# Migration of a PostgreSQL database, safe with concurrent migrations.
-
-
 _LOCK = b"SELECT pg_advisory_xact_lock(hashtextextended('penstock migration in ' || current_schema(), 0))"
 _CREATE_LOCK = b"SELECT pg_advisory_xact_lock(hashtextextended('penstock schema ' || %s::text, 0))"
 _EXISTS = b"SELECT to_regnamespace(%s::text) IS NOT NULL"
@@ -461,6 +456,7 @@ QUEUE = Schema(
 
 
 def migrate(connection: Connection, name: str, schema: Schema = QUEUE) -> None:
+    """Apply missing changes of the schema. Several processes may do so at a time."""
     if _applied(connection, name, schema) >= schema.newest:
         # A replica, which can only be read, is opened here.
         _refuse_incomplete(connection, name, schema)

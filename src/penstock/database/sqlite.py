@@ -1,7 +1,8 @@
-"""SQLite connections of one process: one for writing, some for reading and one for notifications.
+"""SQLite for queue and catalog: connections to one file, errors, and migration.
 
-Each is used by one thread at a time. SQLite would allow more, but an unfinished read of one thread keeps a
-write of another from the newest state, and the write fails at once as busy.
+A process has one connection for writing, some for reading and one for notifications. Each is used by one
+thread at a time. SQLite would allow more, but an unfinished read of one thread keeps a write of another from
+the newest state, and the write fails at once as busy.
 """
 
 from __future__ import annotations
@@ -43,8 +44,6 @@ from penstock.errors import (
 )
 from penstock.queue.sql.statements import migrations
 from penstock.state_directory import make_private
-
-# The file of SQLite connections: creation, detection of a lost file, and read-only access.
 
 
 class NamedCursor(sqlite3.Cursor):
@@ -569,16 +568,16 @@ def translate_error(error: BaseException, path: Path) -> PenstockError | None:
     return kind(f"{path} {what} ({error})")
 
 
-# Migration of a SQLite file, safe with concurrent migrations.
-
-
 QUEUE = Schema("penstock_migration", migrations("sqlite"))
 
 
 def migrate(
     connections: SqliteConnections, path: Path, schema: Schema = QUEUE, *, reader: str | None = None
 ) -> None:
-    """Apply missing changes of the schema. ``reader``: the role of the connection that looks for them."""
+    """Apply missing changes of the schema. Several processes may do so at a time.
+
+    ``reader``: the role of the connection that looks for them.
+    """
     _make_directory(path.parent)
     with connections.reading() if reader is None else connections.snapshot(reader) as connection:
         if _applied(connection, path, schema) >= schema.newest:

@@ -137,9 +137,6 @@ WHERE a.catalog = $catalog AND a.tenant = $tenant {_RELATION}
 """
 
 
-# Errors of the driver of a graph store, as errors that say in one line what is wrong and who must act.
-
-
 MAX_CAUSE = 300
 
 

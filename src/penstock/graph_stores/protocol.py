@@ -111,15 +111,15 @@ class GraphCopy(Protocol):
     def close(self) -> None: ...
 
 
-# URLs of graph stores: ``neo4j://USER:PASSWORD@HOST:PORT/DATABASE`` and its relatives.
-
-
 SETTING = "PENSTOCK_GRAPH_STORE"
 _REMEDY = f"Set {SETTING} to neo4j://USER:PASSWORD@HOST:7687/DATABASE, or neo4j+s:// for TLS."
 
 
 class GraphStoreUrl(msgspec.Struct, frozen=True):
-    """The address of a graph store. ``text`` may hold a password, ``masked`` does not."""
+    """The address of a graph store, such as ``neo4j://USER:PASSWORD@HOST:PORT/DATABASE``.
+
+    ``text`` may hold a password, ``masked`` does not.
+    """
 
     text: str
 

@@ -24,9 +24,6 @@ from penstock.errors import ServiceUnavailable
 from penstock.state_directory import make_private, private_opener
 from penstock.vector_stores.protocol import SERVICE, SETTING, VectorStoreUrl
 
-# Errors of clients of vector stores, as errors that say in one line what is wrong and who must act.
-
-
 MAX_CAUSE = 300
 _TIMEOUTS = ("Timeout",)
 

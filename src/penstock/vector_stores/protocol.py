@@ -116,9 +116,6 @@ def dimension_of(points: Sequence[Point]) -> int:
     return lengths.pop() // FLOAT32
 
 
-# URLs of vector stores: ``default``, a server, a folder of an embedded engine, or PostgreSQL.
-
-
 SETTING = "PENSTOCK_VECTOR_STORE"
 LOCAL = "+local"
 TLS = "+https"
@@ -126,7 +123,10 @@ PORTS: Final = {"qdrant": 6333, "chroma": 8000}
 
 
 class VectorStoreUrl(msgspec.Struct, frozen=True):
-    """The address of a vector store. ``text`` may hold a password, ``masked`` does not."""
+    """The address of a vector store: a server, a folder of an embedded engine, or PostgreSQL.
+
+    ``text`` may hold a password, ``masked`` does not.
+    """
 
     text: str
 

@@ -1,4 +1,4 @@
-"""Suggestions for an unknown name: similar short names of entities."""
+"""Rules of the graph: names like an unknown one, relations that a search follows, and walks. Pure."""
 
 from __future__ import annotations
 
@@ -48,14 +48,6 @@ def most_alike(asked: Sequence[str], names: Iterable[str], limit: int) -> list[s
                 if matcher.quick_ratio() >= _LIKE and (ratio := matcher.ratio()) >= _LIKE:
                     found[name] = min((1 - ratio, len(name), name), found.get(name, (2.0, 0, "")))
     return sorted(found, key=found.__getitem__)[:limit]
-
-
-# Graph expansion of a search: from entities to chunks along relations. Pure.
-#
-# It starts at the entities that a query names, or at those of its best hits. A query may ask for a relation,
-# as in "who calls open_gate" or "subclasses of Mill". Then only such relations are followed, in the
-# direction that is asked for. Otherwise relations of all kinds but ``defines``, ``contains`` and ``imports``
-# are: these lead to everything that stands in the same file.
 
 
 NAME_WORDS = 4
@@ -249,6 +241,11 @@ def expand(
 ) -> dict[int, GraphMatch]:
     """Score chunks at the end of relations, by the best relation.
 
+    A search starts at the entities that a query names, or at those of its best hits. A query may ask for a
+    relation, as in "who calls open_gate" or "subclasses of Mill". Then only such relations are followed, in
+    the direction that is asked for. Otherwise relations of all kinds but ``defines``, ``contains`` and
+    ``imports`` are: these lead to everything that stands in the same file.
+
     ``relations``: those followed at each start. ``own_chunks``: the chunks of entities that were reached, in
     which they are defined or talked about. A start with many relations tells less of each, unless they are
     what is asked for.
@@ -294,9 +291,6 @@ def start_weights(
             weight = HIT_SHARE * share / math.sqrt(len(entities))
             starts[number] = max(starts.get(number, 0.0), weight)
     return starts
-
-
-# Walks through a graph whose edges are read step by step: neighbourhoods and shortest paths. Pure.
 
 
 MAX_SEEN = 100_000

@@ -1,4 +1,7 @@
-"""Publication: the rules for making a generation visible to search. Pure."""
+"""Publication of a generation: the states of its parts, the ends of its tasks, and when search sees it. Pure.
+
+Also the parts that a large generation is written in, remembered failures, and changes of restored rows.
+"""
 
 from __future__ import annotations
 
@@ -80,13 +83,6 @@ def superseded(read_at: Moment, published_read_at: Moment | None) -> bool:
     return published_read_at is not None and published_read_at > read_at
 
 
-# Rollup: the status of a page or document, from the states of the parts. Pure.
-#
-# Per phase: any part processing → processing; else any pending or failed with retries left → pending; else
-# any failed for good → failed; else any completed → completed; else (all skipped, or there are none) →
-# skipped.
-
-
 PROCESSING, WAITING, FAILED, COMPLETED, SKIPPED = range(5)
 """Counters of the states of parts. A parent keeps the number of parts in each but the last."""
 
@@ -102,6 +98,13 @@ _BY_STATUS: dict[str, int] = {
 
 
 class PartCounts(NamedTuple):
+    """The numbers of a parent's parts, of which the status of the parent follows.
+
+    In each phase: any part processing → processing; else any pending or failed with retries left → pending;
+    else any failed for good → failed; else any completed → completed; else (all skipped, or there are none) →
+    skipped. A tuple, as the numbers are unpacked into columns for each page.
+    """
+
     processing: int = 0
     waiting: int = 0
     failed: int = 0
@@ -159,9 +162,6 @@ def counted(parts: Sequence[int]) -> PartCounts:
     return PartCounts(
         parts.count(PROCESSING), parts.count(WAITING), parts.count(FAILED), parts.count(COMPLETED)
     )
-
-
-# The state of pages and documents when they are first written. Pure.
 
 
 _NO_CHUNKS = (PartCounts(),) * len(CHUNK_PHASES)
@@ -313,9 +313,6 @@ def error_of(phase: Phase, counts: PartCounts, standing: InitialDocument) -> str
     return PHASES[phase].unwanted if standing.chunks else NO_TEXT
 
 
-# Outcomes of claimed tasks: one function for each way to end. Pure: no store, no clock.
-
-
 LOST = Failure("ERR_WORKER_LOST", "the worker was lost")
 
 
@@ -438,11 +435,6 @@ def _ended(task: TaskClaim, status: TaskStatus, **what: object) -> TaskOutcome:
     )
 
 
-# Transaction sizes of ``store``: small generations share one, a large one gets several.
-#
-# While a transaction writes, no other writer of a SQLite catalog gets on, nor of a queue in the same file.
-
-
 class Slice(msgspec.Struct, frozen=True):
     """Consecutive chunks of a page. ``first``: the index of the first of them; 0: the page itself is new."""
 
@@ -456,8 +448,12 @@ class Slice(msgspec.Struct, frozen=True):
 
 
 class Portions(msgspec.Struct, frozen=True):
-    """Maximum number of page and chunk rows, and of characters, in a part of a large generation. ``uncut``:
-    parts that one transaction may hold all the same, where that is all there is to write."""
+    """Transaction sizes of ``store``: small generations share one, a large one gets several.
+
+    While a transaction writes, no other writer of a SQLite catalog gets on, nor of a queue in the same file.
+    ``rows`` and ``chars``: the most page and chunk rows, and characters, in a part of a large generation.
+    ``uncut``: parts that one transaction may hold all the same, where that is all there is to write.
+    """
 
     rows: int = 64
     chars: int = 128 << 10
@@ -531,9 +527,6 @@ def _size(new: NewGeneration) -> tuple[int, int]:
     return rows, chars
 
 
-# Rows of a restored catalog: running tasks are released, outside stores are filled again. Pure.
-
-
 CLAIM_STEP = 1_000
 """Added to claim numbers of open tasks, so that no claim made after the backup fits one made here."""
 _SETTLED = ("completed", "skipped")
@@ -543,7 +536,10 @@ Change: TypeAlias = Callable[[Values], None]
 
 
 class RestoredRows:
-    """Changes the rows of one table as they are restored."""
+    """Changes the rows of one table as they are restored.
+
+    Running tasks are released, and outside stores are filled again.
+    """
 
     def __init__(self, table: str, columns: Sequence[str]) -> None:
         place = {name: number for number, name in enumerate(columns)}
@@ -627,12 +623,6 @@ _CHANGES: dict[str, Callable[[dict[str, int]], list[Change]]] = {
 }
 
 
-# Remembered failures: which failures belong to the content, and when a file is read again. Pure.
-#
-# A file that failed by its content fails again until the file, the parser or its limits change. Any other
-# failure (permissions, a lost worker, a full disk) may be gone at the next try, and is not remembered.
-
-
 MAX_MESSAGE = 1_000
 _NO_FILE = frozenset({"ERR_FILE_NOT_FOUND", "ERR_BAD_PATH", "ERR_OUTSIDE_RAG", PathNotFound.code})
 """Codes of failures without a file: there is nothing to show as a document."""
@@ -665,7 +655,11 @@ class ReadFile(msgspec.Struct, frozen=True):
 
 
 def fails_again(failure: SourceFailure, size: int, mtime_ns: int, read_with: str) -> bool:
-    """Check whether reading the file would fail as before: file, parser and limits are unchanged."""
+    """Check whether reading the file would fail as before: file, parser and limits are unchanged.
+
+    Only a failure of the content is remembered. Any other (permissions, a lost worker, a full disk) may be
+    gone at the next try.
+    """
     return failure.read_with == read_with and (failure.size, failure.mtime_ns) == (size, mtime_ns)
 
 

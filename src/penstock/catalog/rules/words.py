@@ -1,4 +1,4 @@
-"""Search terms of a user's query, and the text given to a keyword index; the same for every engine. Pure."""
+"""Words of queries and texts: search terms, what a keyword index is given, and misspelt words. Pure."""
 
 from __future__ import annotations
 
@@ -196,12 +196,6 @@ def as_term(phrase: str) -> str:
     return " <-> ".join(f"'{word}'" for word in searchable(phrase).split())
 
 
-# Corrections of misspelt words, by edit distance. Pure.
-#
-# The index itself is asked which of them it has. So the cost does not grow with the collection, and no list
-# of its words is needed.
-
-
 LEAST_LETTERS = 4
 """Shorter words have too many neighbours to know which was meant."""
 MOST_LETTERS = 32
@@ -242,7 +236,11 @@ def may_be_misspelt(word: str, count_pieces: Callable[[str], int]) -> bool:
 
 
 def neighbours(word: str) -> list[str]:
-    """All strings one edit away: two letters swapped, or a letter left out, replaced or added; sorted."""
+    """All strings one edit away: two letters swapped, or a letter left out, replaced or added; sorted.
+
+    The index itself is asked which of them it has. So the cost does not grow with the collection, and no list
+    of its words is needed.
+    """
     word = word.lower()
     alphabet = next(letters for letters in _ALPHABETS if any(letter in letters for letter in word))
     return sorted(set(_edits(word, alphabet)) - {word})

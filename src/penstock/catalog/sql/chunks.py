@@ -100,14 +100,14 @@ _CHUNK_DOCUMENT = RowType(ChunkDocument)
 _CHUNK_TASKS = RowType(ChunkTasks)
 PAGE_TEXT = RowType(PageText)
 
-# Families: sources of several branches that share texts, keyword entries, vectors and entities.
-#
-# A source is in a family of its own, or in that of the related source that it was first stored with. A
-# family has at most one source in each branch of a collection.
-
 
 class Families:
-    """The families of the sources of one call of ``store``."""
+    """The families of the sources of one call of ``store``.
+
+    A family is of sources of several branches that share texts, keyword entries, vectors and entities. A
+    source is in a family of its own, or in that of the related source that it was first stored with. A family
+    has at most one source in each branch of a collection.
+    """
 
     def __init__(self, rows: Statements) -> None:
         self._rows = rows
@@ -184,9 +184,6 @@ def translated_ids(
     return translated
 
 
-# Rows of pages: the turns of their tasks, and their kept texts.
-
-
 def turns_of_pages(
     rows: Statements, pages: Sequence[NewPage], priority: int, first: int = 0, given: int = 0
 ) -> tuple[int, list[int]]:
@@ -211,15 +208,12 @@ def kept_texts(page_id: int, page: NewPage) -> list[Row]:
     return [PAGE_TEXT.encode(text)]
 
 
-# Vector spaces of the catalog: a number and a dimension for each name.
-
-
 FLOAT32 = 4
 MOST_SPACES = 255
 
 
 class Spaces:
-    """Vector spaces by name; made when first seen."""
+    """Vector spaces by name, each with a number and a dimension; made when first seen."""
 
     def __init__(self, rows: Statements) -> None:
         self._rows = rows

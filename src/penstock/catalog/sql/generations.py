@@ -1,4 +1,4 @@
-"""Generations as rows: taking them over, giving them up, publishing them."""
+"""Generations as rows: taken over, given up and published; deletes and walks that stand against it."""
 
 from __future__ import annotations
 
@@ -183,14 +183,13 @@ _SAVED_DOCUMENT = RowType(SavedDocument, renamed=INDEX_STATUS)
 _BUILDING_ROW = RowType(BuildingRow)
 PUBLISHED_SOURCE = RowType(PublishedSource)
 
-# Requested deletes, and announced walks: an earlier delete spares the paths of a later walk.
-
 
 ALONE = "\x01"
 """Last character of the path of a delete without the paths below. No requested path has it."""
 
 
 def add(rows: Statements, removal: Removal, at: str) -> None:
+    """Record a delete that was asked for. It spares the paths of walks announced later."""
     # As ``at_and_above`` names it.
     path = (removal.path.rstrip("/") or "/") if removal.path else ""
     rows.send(

@@ -1,4 +1,4 @@
-"""The graph in the catalog's own tables, read in snapshots."""
+"""The graph in the catalog's own tables: written with its texts, read in snapshots."""
 
 from __future__ import annotations
 
@@ -42,17 +42,15 @@ if TYPE_CHECKING:
     from penstock.catalog.sql.catalog import SqlCatalog
 
 
-# Rows of the graph: entities, mentions and relations, written and removed with the texts they belong to.
-#
-# Each function locks the graph of the tenant, and must be the last in its transaction to take a lock.
-
-
 Key = tuple[str, str]
 """Kind and normalised name of an entity."""
 
 
 def put(rows: Statements, tenant_id: str, extractions: Mapping[int, Extraction]) -> None:
-    """Replace the entities and relations of texts, by content id."""
+    """Replace the entities and relations of texts, by content id.
+
+    This and ``remove`` lock the graph of the tenant, and must be the last in a transaction to take a lock.
+    """
     if not extractions:
         return
     rows.hold("graph", tenant_id)
@@ -272,11 +270,8 @@ def _weighted(rows: Iterable[Row]) -> tuple[list[Any], list[Mention]]:
     return weights, mentions
 
 
-# Graphs of texts read out of the catalog, for a copy in another store.
-
-
 class CatalogGraphTexts:
-    """The graphs of one catalog's texts."""
+    """The graphs of one catalog's texts, for a copy in another store."""
 
     def __init__(self, catalog: SqlCatalog) -> None:
         self._catalog = catalog

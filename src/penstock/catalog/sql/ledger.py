@@ -1,4 +1,4 @@
-"""The ledger of unindexed paths, the vector cache, tokens, fingerprints, imported rows and projects."""
+"""Records beside the documents: unindexed paths, tokens, fingerprints, imported rows and projects."""
 
 from __future__ import annotations
 

@@ -40,12 +40,6 @@ from penstock.errors import InvalidText, StoreError
 from penstock.queue.postgres.queue import PostgresListener
 from penstock.queue.postgres.rows import numbers, texts, transact
 
-# The named statements inside one transaction on PostgreSQL.
-#
-# In a pipeline, what needs no answer does not wait for one. Many rows go as one array a column. Times are
-# text on the way in and out, as they are in SQLite, so that the rules compare the same things.
-
-
 SQL = load("postgres")
 ROWS_AT_ONCE = 1_000
 NUMBERS_AT_ONCE = 32
@@ -100,6 +94,12 @@ class CatalogConnections(PostgresConnections):
 
 
 class PostgresStatements:
+    """The named statements inside one transaction.
+
+    In a pipeline, what needs no answer does not wait for one. Many rows go as one array a column. Times are
+    text on the way in and out, as they are in SQLite, so that the rules compare the same things.
+    """
+
     references_checked_late = True
 
     def __init__(self, connection: Connection) -> None:
@@ -224,12 +224,6 @@ _PREPARED: dict[str, Callable[[Sequence[Any]], Sequence[Any]]] = {
 }
 
 
-# All rows of a catalog in PostgreSQL, in the portable form of ``transfer``.
-#
-# There documents, pages and chunks have UUIDs beside their numbers. They are left out of the portable rows,
-# and a restore makes new ones.
-
-
 _REFERRED = {"document_id": "documents", "page_id": "task_queue_page"}
 """Columns with a UUID, and the table that it is in."""
 _PORTABLE = {"document_key": "document_id", "page_key": "page_id"}
@@ -267,6 +261,12 @@ def columns_of(connection: Connection, table: str) -> list[StoredColumn]:
 
 
 class PostgresTransfer(SqlTransfer[PostgresConnections]):
+    """The rows of a catalog in PostgreSQL.
+
+    There documents, pages and chunks have UUIDs beside their numbers. They are left out of the portable rows,
+    and a restore makes new ones.
+    """
+
     @contextmanager
     def reading(self) -> Iterator[CatalogRows]:
         with self._connections.own_snapshot() as connection:

@@ -1,4 +1,4 @@
-"""Deletes and renames: visible at once; the outbox removes the rows later."""
+"""Deletes and renames, visible at once; the outbox, which removes the rows later; and repair."""
 
 from __future__ import annotations
 
@@ -371,14 +371,12 @@ def forget_old(rows: Statements, before: str, limit: int) -> int:
     return forgotten
 
 
-# Repair of damage from outside: missing rows, and rows belonging to nothing.
-
-
 _EVERY = 1_000_000_000
 
 
 def repair(rows: Statements, limit: int, now: datetime) -> int:
-    """Repair rows and return their number, at most ``limit`` of a kind."""
+    """Repair damage from outside: missing rows, and rows belonging to nothing. Return their number, at most
+    ``limit`` of a kind."""
     at = format_time(now)
     with rows.whole_tables():
         rows.send("forget_stray_words")

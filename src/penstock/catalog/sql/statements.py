@@ -1,4 +1,7 @@
-"""The loader of SQL files: blocks headed ``-- name: xyz``, the same names in every dialect."""
+"""Named statements: their files, the columns of records in them, and ``Statements``, which runs them.
+
+SQL files have blocks headed ``-- name: xyz``, of the same names in every dialect.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +35,6 @@ from penstock.catalog import values
 from penstock.catalog.rules.phases import CHUNK_PHASES, LATER_PHASES, PHASES, PhaseRule, Unit
 from penstock.catalog.values import Fingerprints, Phase, Place, StoredProperties
 from penstock.clock import read_time
-
-# Columns, parameters and decoders of rows, derived from record classes.
-#
-# A field of a plain type is one column of the same name. A field that is itself a record is several columns:
-# ``place`` is ``tenant_id, collection, branch``, ``fingerprints`` is ``ocr_fingerprint, …``, and any other
-# is named after field and part: ``ocr: PhaseState`` is ``ocr_status, ocr_started_at, …``. A field per phase
-# is named after the phases: ``counts: PerPhase[PartCounts]`` is ``ocr_processing, …, vector_processing, …``.
-# ``StoredProperties`` are one column of JSON.
-
 
 Row: TypeAlias = tuple[Any, ...]
 T = TypeVar("T")
@@ -159,6 +153,12 @@ _DERIVED = frozenset(["columns", "columns_of", "decode", "encode", "values_of", 
 
 class RowType(Generic[T]):
     """One record class as rows: ``columns`` in order, ``decode`` from a row, ``encode`` to a row.
+
+    A field of a plain type is one column of the same name. A field that is itself a record is several
+    columns: ``place`` is ``tenant_id, collection, branch``, ``fingerprints`` is ``ocr_fingerprint, …``, and
+    any other is named after field and part: ``ocr: PhaseState`` is ``ocr_status, ocr_started_at, …``. A field
+    per phase is named after the phases: ``counts: PerPhase[PartCounts]`` is ``ocr_processing, …,
+    vector_processing, …``. ``StoredProperties`` are one column of JSON.
 
     ``without``: fields that are in no column. ``renamed``: columns that are not called after their field.
     """

@@ -1,4 +1,4 @@
-"""Writing generations: whole ones are published by the same transaction, the others get tasks."""
+"""The store of generations: whole ones are published at once, others get tasks, large ones come in parts."""
 
 from __future__ import annotations
 
@@ -221,8 +221,6 @@ _OWN_PAGE = RowType(OwnPage)
 _SHARED_PAGE = RowType(SharedPage)
 _WHOLE_PAGE = RowType(WholePage)
 
-# Common columns of equal new pages and documents, computed once a batch.
-
 
 _OUTCOMES = {
     Verdict.PUBLISH: Outcome.PUBLISHED,
@@ -240,6 +238,8 @@ class RowTemplate(msgspec.Struct, frozen=True):
 
 
 class RowTemplates:
+    """Common columns of equal new pages and documents, computed once a batch."""
+
     def __init__(self, at: str) -> None:
         self._at = at
         self._pages: dict[tuple[Any, ...], RowTemplate] = {}
@@ -726,13 +726,6 @@ def _vectors(generations: Iterable[NewGeneration]) -> Iterator[bytes | None]:
     return (chunk.vector for new in generations for page in new.pages for chunk in page.chunks or ())
 
 
-# Large generations, written part by part: each transaction leaves all counters correct.
-#
-# A generation with parts to come (``unwritten``) is not published, and no job adopts it. If it is found
-# unfinished (by the same job after a crash, another reading of the file, or upkeep), it is dropped, and the
-# sweep deletes its rows. Tasks of parts already written run meanwhile.
-
-
 _DROPPED = {
     REMOVED_WHILE_INDEXING: Outcome.REMOVED,
     REPLACED: Outcome.SUPERSEDED,
@@ -765,7 +758,13 @@ class Part(msgspec.Struct, frozen=True):
 
 
 def parts(new: NewGeneration, portions: Portions) -> Iterator[Part]:
-    """The parts of a large generation in order, each prepared when requested."""
+    """The parts of a large generation in order, each prepared when requested.
+
+    Each transaction leaves all counters correct. A generation with parts to come (``unwritten``) is not
+    published, and no job adopts it. If it is found unfinished (by the same job after a crash, another reading
+    of the file, or upkeep), it is dropped, and the sweep deletes its rows. Tasks of parts already written run
+    meanwhile.
+    """
     unshared = all(page.chunks is not None for page in new.pages)
     seen: Counter[str] = Counter()
     for slices in portions.parts(new.pages):

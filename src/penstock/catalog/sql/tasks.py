@@ -1,4 +1,4 @@
-"""Claiming tasks: a batch across documents, in one short transaction."""
+"""Tasks as rows: claimed in batches across documents, settled with all that follows, and restarted."""
 
 from __future__ import annotations
 
@@ -184,10 +184,10 @@ _RESTARTED_PAGE = RowType(RestartedPage)
 _SAVED_PAGE = RowType(SavedPage)
 _ENDED_TASK = RowType(EndedTask)
 
-# Bringing pages and documents up to their parts, once a transaction and parent.
-
 
 class Rollup:
+    """Pages and documents brought up to their parts, once a transaction and parent."""
+
     def __init__(self, rows: Statements, at: str, *, beginning: bool = False) -> None:
         """Start a rollup. ``beginning``: tasks only begin, so nothing can be published."""
         self._beginning = beginning
@@ -277,6 +277,7 @@ EVICTED_AT_ONCE = 1_000
 
 
 def claim(rows: Statements, request: TaskRequest, now: datetime) -> list[Task]:
+    """Claim a batch of tasks across documents."""
     _refuse_other_fingerprint(rows, request)
     at = format_time(now)
     for _ in range(ROUNDS):
@@ -397,11 +398,8 @@ def _task(lane: Phase, row: TaskRow, source: TaskSource | None) -> Task:
     )
 
 
-# Settlement of claims: outcomes, later phases, pages, documents, and publication.
-
-
 def settle(rows: Statements, outcomes: Sequence[TaskOutcome], now: datetime) -> list[TaskStatus | None]:
-    settling = TaskSettlement(rows, now)
+    settling = _Settlement(rows, now)
     answers: dict[int, TaskStatus | None] = {}
     by_lane = {lane: [each for each in enumerate(outcomes) if each[1].lane is lane] for lane in Phase}
     for lane, mine in by_lane.items():
@@ -415,7 +413,9 @@ def settle(rows: Statements, outcomes: Sequence[TaskOutcome], now: datetime) -> 
     return [answers[index] for index in range(len(outcomes))]
 
 
-class TaskSettlement:
+class _Settlement:
+    """The outcomes of one call: later phases, pages, documents and publication follow."""
+
     def __init__(self, rows: Statements, now: datetime) -> None:
         self._rows = rows
         self._now = now
@@ -656,10 +656,8 @@ def _error(outcome: TaskOutcome) -> str | None:
     return readable(f"{outcome.code}: {outcome.message}")
 
 
-# Retry of failed tasks and of the tasks skipped behind them.
-
-
 def restart(rows: Statements, document_id: int, at: str) -> int:
+    """Restart the failed tasks of a document and the tasks skipped behind them; return their number."""
     rollup = Rollup(rows, at)
     rollup.load([document_id])
     document = rollup.documents.get(document_id)
