@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from penstock.catalog.graph import GraphReads
 from penstock.catalog.parts import CatalogParts
@@ -69,9 +69,15 @@ from penstock.catalog.values import (
 )
 from penstock.errors import InvalidRequest
 
+BATCH = 1_000
+"""Default number of sources removed or renamed in one transaction."""
 
-class WordReads(Protocol):
-    """Reads of the keyword index in a catalog snapshot."""
+SWEPT = 256
+"""Default number of chunks swept in one transaction: other writers wait meanwhile."""
+
+
+class CatalogSnapshot(GraphReads, Protocol):
+    """One moment of the catalog. Not for several threads at once."""
 
     def keyword(
         self,
@@ -97,17 +103,6 @@ class WordReads(Protocol):
 
     def holding(self, words: Sequence[str], filters: Filters, *, most: int) -> dict[str, Holding]:
         """Published chunks with each of these words, of the first ``most`` in the index; see ``Holding``."""
-
-
-BATCH = 1_000
-"""Default number of sources removed or renamed in one transaction."""
-
-SWEPT = 256
-"""Default number of chunks swept in one transaction: other writers wait meanwhile."""
-
-
-class CatalogSnapshot(WordReads, GraphReads, Protocol):
-    """One moment of the catalog. Not for several threads at once."""
 
     def known(
         self, place: Place, folder: str | None = None, *, after: str = "", limit: int = BATCH
@@ -427,34 +422,29 @@ def known_below(
     catalog: Catalog, place: Place, folder: str | None = None, after: str = ""
 ) -> Iterator[KnownSource]:
     """All sources of a place, or at and below a folder, in the order of their paths."""
-    while True:
-        # A snapshot each time: it takes long, and an old one would keep the log from shrinking.
-        with catalog.snapshot() as snapshot:
-            page = snapshot.known(place, folder, after=after)
-        yield from page
-        if len(page) < BATCH:
-            return
-        after = page[-1].path
+    return _paged(catalog, lambda snapshot, last: snapshot.known(place, folder, after=last), after)
 
 
 def ledger_below(catalog: Catalog, place: Place, folder: str) -> Iterator[LedgerEntry]:
     """Iterate over the unindexed paths at and below a folder, by path."""
-    after = ""
-    while True:
-        with catalog.snapshot() as snapshot:
-            page = snapshot.ledger(place, folder, after=after)
-        yield from page
-        if len(page) < BATCH:
-            return
-        after = page[-1].path
+    return _paged(catalog, lambda snapshot, last: snapshot.ledger(place, folder, after=last))
 
 
 def failures_below(catalog: Catalog, place: Place, folder: str | None = None) -> Iterator[LedgerEntry]:
     """Iterate over the failed paths at and below a folder, by path."""
-    after = ""
+    return _paged(catalog, lambda snapshot, last: snapshot.failures(place, folder, after=last))
+
+
+_Listed = TypeVar("_Listed", KnownSource, LedgerEntry)
+
+
+def _paged(
+    catalog: Catalog, read: Callable[[CatalogSnapshot, str], list[_Listed]], after: str = ""
+) -> Iterator[_Listed]:
     while True:
+        # A snapshot each time: it takes long, and an old one would keep the log from shrinking.
         with catalog.snapshot() as snapshot:
-            page = snapshot.failures(place, folder, after=after)
+            page = read(snapshot, after)
         yield from page
         if len(page) < BATCH:
             return
@@ -492,7 +482,7 @@ class CatalogCursor:
             self._next = next(self._sources, None)
 
 
-LONGEST = 4_096
+_LONGEST = 4_096
 """Characters; the longest path of a Linux system call."""
 
 _BRACKET = r"\[([!^]?+)(.[^\]]*)\]"
@@ -503,9 +493,9 @@ _NOTHING = "$x"
 
 def check(glob: str) -> None:
     """Refuse a glob longer than any path."""
-    if len(glob) > LONGEST:
+    if len(glob) > _LONGEST:
         raise InvalidRequest(
-            f"the path filter has {len(glob):,} characters; the limit is {LONGEST:,}",
+            f"the path filter has {len(glob):,} characters; the limit is {_LONGEST:,}",
             remedy="Use a shorter glob, such as '*/guides/*'.",
         )
 

@@ -50,9 +50,9 @@ def most_alike(asked: Sequence[str], names: Iterable[str], limit: int) -> list[s
     return sorted(found, key=found.__getitem__)[:limit]
 
 
-NAME_WORDS = 4
+_NAME_WORDS = 4
 """Words of the longest name that is looked for in a query."""
-MOST_NAMES = 64
+_MOST_NAMES = 64
 MOST_NAMESAKES = 16
 """Entities with one name. More than so many are not meant: each class has a method ``__init__``."""
 SEED_HITS = 3
@@ -65,11 +65,11 @@ MOST_REACHED = 200
 """Entities whose own chunks are looked up."""
 MOST_CHUNKS = 20
 """Chunks of each of them."""
-SHORT_QUERY = 3
+_SHORT_QUERY = 3
 """Words of a query that asks for a relation by a verb and a name alone."""
 PLAIN_WORD = 0.3
 """Certainty that a plain word of a query is meant as the name of an entity."""
-HIT_SHARE = 0.5
+_HIT_SHARE = 0.5
 """Weight of an entity of the best hit beside one that the query names."""
 
 _FILE_KINDS = frozenset(("defines", "contains", "imports"))
@@ -131,9 +131,9 @@ class GraphMatch(msgspec.Struct, frozen=True):
 
 def query_names(query: str) -> list[QueryName]:
     """Parts of a query that may be names, in lower case: single words, and some words in a row."""
-    words = _TOKEN.findall(query)[:MOST_NAMES]
+    words = _TOKEN.findall(query)[:_MOST_NAMES]
     found: dict[str, QueryName] = {}
-    for size in range(NAME_WORDS, 0, -1):
+    for size in range(_NAME_WORDS, 0, -1):
         for at in range(len(words) - size + 1):
             part = words[at : at + size]
             name = " ".join(part).casefold()
@@ -143,7 +143,7 @@ def query_names(query: str) -> list[QueryName]:
                 continue
             certainty = 1.0 if size > 1 or _is_identifier(part[0], at) else PLAIN_WORD
             found.setdefault(name, QueryName(name, at, certainty))
-    return list(found.values())[: 4 * MOST_NAMES]
+    return list(found.values())[: 4 * _MOST_NAMES]
 
 
 def _may_name(word: str) -> bool:
@@ -165,7 +165,7 @@ def asked_relation(query: str, named_at: int | None) -> AskedRelation | None:
     ``named_at``: the number of the word that names an entity for sure. The rule is strict: most sentences
     with "calls" or "used" in them ask for no relation.
     """
-    words = [word.lower() for word in _TOKEN.findall(query)[:MOST_NAMES]]
+    words = [word.lower() for word in _TOKEN.findall(query)[:_MOST_NAMES]]
     for at, word in enumerate(words):
         kinds = _NOUNS.get(word) or _VERBS.get(word) or _TURNED.get(word)
         if kinds is not None and at != named_at and _asks(words, at, named_at):
@@ -195,7 +195,7 @@ def _asks(words: Sequence[str], at: int, named_at: int | None) -> bool:
         (words[at] in _RELATION_NOUNS and (named or at < 3))
         or (asked_at is not None and near)
         or (words[at + 1 : at + 2] == ["by"] and (named_at == at + 2 or at < 2))
-        or (named and len(words) <= SHORT_QUERY)
+        or (named and len(words) <= _SHORT_QUERY)
     )
 
 
@@ -288,12 +288,12 @@ def start_weights(
     starts = dict(named)
     for share, entities in of_hits:
         for number in entities[:SEED_ENTITIES]:
-            weight = HIT_SHARE * share / math.sqrt(len(entities))
+            weight = _HIT_SHARE * share / math.sqrt(len(entities))
             starts[number] = max(starts.get(number, 0.0), weight)
     return starts
 
 
-MAX_SEEN = 100_000
+_MAX_SEEN = 100_000
 """Entities looked at for a path."""
 EDGES_AT_ONCE = 10_000
 """Edges read in one step of a walk, the heaviest first."""
@@ -330,7 +330,7 @@ def shortest_path(sources: Sequence[int], targets: Sequence[int], edges_of: Edge
         return []
     came_by: dict[int, tuple[int, Edge] | None] = dict.fromkeys(sources)
     frontier = set(sources)
-    while frontier and len(came_by) < MAX_SEEN:
+    while frontier and len(came_by) < _MAX_SEEN:
         reached: set[int] = set()
         for edge in edges_of(frontier):
             for here, there in ((edge.source, edge.target), (edge.target, edge.source)):

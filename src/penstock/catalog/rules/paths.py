@@ -84,11 +84,6 @@ def text_key(hash_of_text: str) -> int:
     return int(hash_of_text[:15], 16)
 
 
-def chunk_id(tenant_id: str, source_id: str, hash_of_text: str, occurrence: int) -> str:
-    """UUIDv5 of tenant, source, text, and the number of equal texts before in the source."""
-    return ChunkIds(tenant_id, source_id, {hash_of_text: occurrence}).next(hash_of_text)
-
-
 class ChunkIds:
     """The ids of one generation's chunks, given in the order of the document.
 

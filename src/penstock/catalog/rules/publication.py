@@ -9,7 +9,7 @@ import enum
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -21,12 +21,14 @@ from penstock.catalog.values import (
     Failure,
     FailureKind,
     Fingerprints,
+    HeldTask,
     NewChunk,
     NewGeneration,
     NewPage,
     Phase,
     Place,
     SourceFailure,
+    Task,
     TaskOutcome,
     TaskStatus,
 )
@@ -75,10 +77,10 @@ def verdict(facts: GenerationFacts) -> tuple[Verdict, str | None]:
     return Verdict.PUBLISH, None
 
 
-Moment = TypeVar("Moment", str, datetime)
+_Moment = TypeVar("_Moment", str, datetime)
 
 
-def superseded(read_at: Moment, published_read_at: Moment | None) -> bool:
+def superseded(read_at: _Moment, published_read_at: _Moment | None) -> bool:
     """Check whether a later reading is published. (Times as text have a fixed width.)"""
     return published_read_at is not None and published_read_at > read_at
 
@@ -204,7 +206,7 @@ class InitialDocument(msgspec.Struct, frozen=True, kw_only=True):
 def page(new: NewPage, wanted: WantedPhases, chunks: Sequence[tuple[int, ...]] = ()) -> InitialPage:
     """The state of a new page. ``chunks``: the kind of each chunk in each chunk phase."""
     if new.failure is not None:
-        return failed_page(new.failure)
+        return _failed_page(new.failure)
     if new.chunks is None:
         return unread_page(wanted)
     counts = tuple([counted(kinds) for kinds in zip(*chunks, strict=True)]) if chunks else _NO_CHUNKS
@@ -241,7 +243,7 @@ def unread_page(wanted: WantedPhases) -> InitialPage:
     return InitialPage(kinds=(WAITING, *kinds), errors=(None, *reasons))
 
 
-def failed_page(failure: Failure) -> InitialPage:
+def _failed_page(failure: Failure) -> InitialPage:
     return skipped_page(gate_failed(Phase.OCR), error_text(failure))
 
 
@@ -313,45 +315,33 @@ def error_of(phase: Phase, counts: PartCounts, standing: InitialDocument) -> str
     return PHASES[phase].unwanted if standing.chunks else NO_TEXT
 
 
-LOST = Failure("ERR_WORKER_LOST", "the worker was lost")
+_LOST = Failure("ERR_WORKER_LOST", "the worker was lost")
 
 
-class TaskClaim(Protocol):
-    """A ``Task`` or a ``Claimed``."""
-
-    @property
-    def lane(self) -> Phase: ...
-    @property
-    def task_id(self) -> int: ...
-    @property
-    def claim_number(self) -> int: ...
-    @property
-    def retry_count(self) -> int: ...
-    @property
-    def max_retries(self) -> int: ...
+_TaskClaim: TypeAlias = Task | HeldTask
 
 
-def completed_page(task: TaskClaim, page: NewPage) -> TaskOutcome:
+def completed_page(task: _TaskClaim, page: NewPage) -> TaskOutcome:
     """Complete the ocr of a page. ``page.chunks`` become the chunks of the page."""
     return _ended(task, TaskStatus.COMPLETED, page=page)
 
 
-def needs_ocr(task: TaskClaim) -> TaskOutcome:
+def needs_ocr(task: _TaskClaim) -> TaskOutcome:
     """Release a page found to be a picture, to be recognized by OCR."""
     return msgspec.structs.replace(released(task), needs_ocr=True)
 
 
-def completed_vector(task: TaskClaim, vector: bytes | None, stored: str | None = None) -> TaskOutcome:
+def completed_vector(task: _TaskClaim, vector: bytes | None, stored: str | None = None) -> TaskOutcome:
     """Complete the embedding of a chunk. ``stored``: the address of the outside store that has the vector."""
     return _ended(task, TaskStatus.COMPLETED, vector=vector, stored=stored)
 
 
-def completed_graph(task: TaskClaim, graph: Extraction) -> TaskOutcome:
+def completed_graph(task: _TaskClaim, graph: Extraction) -> TaskOutcome:
     """Complete the extraction of a chunk. The entities and relations become those of the chunk's text."""
     return _ended(task, TaskStatus.COMPLETED, graph=graph)
 
 
-def failed_attempt(task: TaskClaim, why: Classification, message: str, *, jitter: float = 0) -> TaskOutcome:
+def failed_attempt(task: _TaskClaim, why: Classification, message: str, *, jitter: float = 0) -> TaskOutcome:
     """Record a failure: retry later if the error is transient and retries are left."""
     if why.kind != "transient":
         return failed(task, Failure(why.code, message))
@@ -368,7 +358,7 @@ def failed_attempt(task: TaskClaim, why: Classification, message: str, *, jitter
     )
 
 
-def failed(task: TaskClaim, failure: Failure) -> TaskOutcome:
+def failed(task: _TaskClaim, failure: Failure) -> TaskOutcome:
     """Fail for good, without using the retries left."""
     return _ended(
         task,
@@ -380,22 +370,22 @@ def failed(task: TaskClaim, failure: Failure) -> TaskOutcome:
     )
 
 
-def lost(task: TaskClaim) -> TaskOutcome:
+def lost(task: _TaskClaim) -> TaskOutcome:
     """Give back the task of a dead worker: one retry spent, due now, claimed alone as a crash suspect."""
     if task.retry_count >= task.max_retries:
-        return failed(task, LOST)
+        return failed(task, _LOST)
     return _ended(
         task,
         TaskStatus.FAILED,
         retry_count=task.retry_count,
         retry_after=timedelta(0),
         suspect=True,
-        code=LOST.code,
-        message=LOST.message,
+        code=_LOST.code,
+        message=_LOST.message,
     )
 
 
-def released(task: TaskClaim) -> TaskOutcome:
+def released(task: _TaskClaim) -> TaskOutcome:
     """Give a task back unspent: in the state before the claim, due now."""
     if task.retry_count == 0:
         return _ended(task, TaskStatus.PENDING)
@@ -405,7 +395,7 @@ def released(task: TaskClaim) -> TaskOutcome:
     )
 
 
-def postponed(task: TaskClaim, failure: Failure, wait: timedelta) -> TaskOutcome:
+def postponed(task: _TaskClaim, failure: Failure, wait: timedelta) -> TaskOutcome:
     """Try again later, without spending a retry: a service needed by the task is down."""
     if task.max_retries == 0:
         return failed(task, failure)
@@ -420,12 +410,12 @@ def postponed(task: TaskClaim, failure: Failure, wait: timedelta) -> TaskOutcome
     )
 
 
-def skipped(task: TaskClaim, reason: str) -> TaskOutcome:
+def skipped(task: _TaskClaim, reason: str) -> TaskOutcome:
     """Not wanted or not possible here."""
     return _ended(task, TaskStatus.SKIPPED, message=reason)
 
 
-def _ended(task: TaskClaim, status: TaskStatus, **what: object) -> TaskOutcome:
+def _ended(task: _TaskClaim, status: TaskStatus, **what: object) -> TaskOutcome:
     return TaskOutcome(
         lane=task.lane,
         task_id=task.task_id,
@@ -527,12 +517,12 @@ def _size(new: NewGeneration) -> tuple[int, int]:
     return rows, chars
 
 
-CLAIM_STEP = 1_000
+_CLAIM_STEP = 1_000
 """Added to claim numbers of open tasks, so that no claim made after the backup fits one made here."""
 _SETTLED = ("completed", "skipped")
 
-Values: TypeAlias = list[Any]
-Change: TypeAlias = Callable[[Values], None]
+_Values: TypeAlias = list[Any]
+_Change: TypeAlias = Callable[[_Values], None]
 
 
 class RestoredRows:
@@ -545,7 +535,7 @@ class RestoredRows:
         place = {name: number for number, name in enumerate(columns)}
         self._changes = _CHANGES[table](place) if table in _CHANGES else []
 
-    def apply(self, rows: Sequence[Sequence[Any]]) -> list[Values]:
+    def apply(self, rows: Sequence[Sequence[Any]]) -> list[_Values]:
         """The rows as they are inserted."""
         changed = [list(row) for row in rows]
         for change in self._changes:
@@ -554,8 +544,8 @@ class RestoredRows:
         return changed
 
 
-def _of_tasks(unit: Unit) -> Callable[[dict[str, int]], list[Change]]:
-    def changes(place: dict[str, int]) -> list[Change]:
+def _of_tasks(unit: Unit) -> Callable[[dict[str, int]], list[_Change]]:
+    def changes(place: dict[str, int]) -> list[_Change]:
         own = [_released(place, rule) for rule in PHASES.values() if rule.unit is unit]
         above = [_counted(place, rule, f"{rule.phase}_status") for rule in PHASES.values()]
         return [*own, *(above if unit is Unit.PAGE else [])]
@@ -563,17 +553,17 @@ def _of_tasks(unit: Unit) -> Callable[[dict[str, int]], list[Change]]:
     return changes
 
 
-def _released(place: dict[str, int], rule: PhaseRule) -> Change:
+def _released(place: dict[str, int], rule: PhaseRule) -> _Change:
     """A task held by a worker becomes pending; the number of retries stays."""
     status, number = place[f"{rule.phase}_status"], place[f"{rule.phase}_claim_number"]
     emptied = [
         place[f"{rule.phase}_{name}"] for name in ("worker_id", "started_at", "last_heartbeat", "retry_at")
     ]
 
-    def change(row: Values) -> None:
+    def change(row: _Values) -> None:
         if row[status] in _SETTLED:
             return
-        row[number] += CLAIM_STEP
+        row[number] += _CLAIM_STEP
         if row[status] == "processing":
             row[status] = "pending"
             for column in emptied:
@@ -582,14 +572,14 @@ def _released(place: dict[str, int], rule: PhaseRule) -> Change:
     return change
 
 
-def _counted(place: dict[str, int], rule: PhaseRule, status_name: str) -> Change:
+def _counted(place: dict[str, int], rule: PhaseRule, status_name: str) -> _Change:
     """The counters of a page or document; parts in progress count as pending."""
     if f"{rule.phase}_processing" not in place:
         return lambda _: None
     status = place[status_name]
     processing, waiting = place[f"{rule.phase}_processing"], place[f"{rule.phase}_waiting"]
 
-    def change(row: Values) -> None:
+    def change(row: _Values) -> None:
         if row[processing]:
             row[waiting] += row[processing]
             row[processing] = 0
@@ -599,15 +589,15 @@ def _counted(place: dict[str, int], rule: PhaseRule, status_name: str) -> Change
     return change
 
 
-def _of_documents(place: dict[str, int]) -> list[Change]:
-    def forget_worker(row: Values) -> None:
+def _of_documents(place: dict[str, int]) -> list[_Change]:
+    def forget_worker(row: _Values) -> None:
         row[place["current_worker_id"]] = row[place["last_heartbeat"]] = None
 
     return [*(_counted(place, rule, rule.document_status) for rule in PHASES.values()), forget_worker]
 
 
-def _of_outside_stores(place: dict[str, int]) -> list[Change]:
-    def refill(row: Values) -> None:
+def _of_outside_stores(place: dict[str, int]) -> list[_Change]:
+    def refill(row: _Values) -> None:
         row[place["filled"]] = row[place["copied_to"]] = row[place["copied"]] = 0
         row[place["fill_number"]] += 1
         row[place["fill_until"]] = None
@@ -615,7 +605,7 @@ def _of_outside_stores(place: dict[str, int]) -> list[Change]:
     return [refill]
 
 
-_CHANGES: dict[str, Callable[[dict[str, int]], list[Change]]] = {
+_CHANGES: dict[str, Callable[[dict[str, int]], list[_Change]]] = {
     "documents": _of_documents,
     "task_queue_page": _of_tasks(Unit.PAGE),
     "task_queue_chunk": _of_tasks(Unit.CHUNK),

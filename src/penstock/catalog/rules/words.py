@@ -12,8 +12,8 @@ import msgspec
 from penstock.strict_json import normalized
 
 MOST_TERMS = 64
-MOST_REPEATS = 3
-MOST_WORDS_BESIDE = 8
+_MOST_REPEATS = 3
+_MOST_WORDS_BESIDE = 8
 """Words beside quoted phrases up to which the phrases are required."""
 _ASCII = {code: " " for code in range(128) if not chr(code).isalnum()}
 _ACCENTS = "[\u0300-\u036f]+"
@@ -74,7 +74,7 @@ def _pairs(run: str) -> list[str]:
     return [run[at : at + 2] for at in range(len(run) - 1)] or [run]
 
 
-def index_terms(word: str) -> list[str]:
+def _index_terms(word: str) -> list[str]:
     """Words and phrases that a text with this word has in a keyword index; see ``keyword_text``."""
     if word.isascii():
         return humps().split(word)
@@ -89,7 +89,7 @@ def phrases(query: str) -> list[str]:
     left out as long as anything else is there.
     """
     asked = _asked(query)
-    found = [term for word in asked.words for term in dict.fromkeys([*_whole(word), *index_terms(word)])]
+    found = [term for word in asked.words for term in dict.fromkeys([*_whole(word), *_index_terms(word)])]
     return list(_bounded([*asked.quoted, *found]))
 
 
@@ -110,7 +110,7 @@ def query_words(query: str) -> dict[str, list[str]]:
     asked = _asked(query)
     found = {phrase.lower(): [phrase] for phrase in asked.quoted}
     for word in asked.words:
-        found.setdefault(word.lower(), index_terms(word))
+        found.setdefault(word.lower(), _index_terms(word))
     return dict(list(found.items())[:MOST_TERMS])
 
 
@@ -147,7 +147,7 @@ def _asked(query: str) -> _Asked:
             plain.append(word)
         every += words or ([word] if word else [])
     telling = list(filter(_tells, plain))
-    if len(telling) > MOST_WORDS_BESIDE:
+    if len(telling) > _MOST_WORDS_BESIDE:
         return _Asked(quoted, list(filter(_tells, every)), False)
     return _Asked(quoted, telling if quoted or telling else plain, True)
 
@@ -166,7 +166,7 @@ def _bounded(found: list[str]) -> Iterator[str]:
     seen: Counter[str] = Counter()
     for phrase in found[:MOST_TERMS]:
         seen[phrase.lower()] += 1
-        if seen[phrase.lower()] <= MOST_REPEATS:
+        if seen[phrase.lower()] <= _MOST_REPEATS:
             yield phrase
 
 
@@ -196,9 +196,9 @@ def as_term(phrase: str) -> str:
     return " <-> ".join(f"'{word}'" for word in searchable(phrase).split())
 
 
-LEAST_LETTERS = 4
+_LEAST_LETTERS = 4
 """Shorter words have too many neighbours to know which was meant."""
-MOST_LETTERS = 32
+_MOST_LETTERS = 32
 WORD_PIECES = 2
 """Pieces of most words that people use."""
 _ALPHABETS = (
@@ -212,7 +212,7 @@ _LETTERS = r"[^\W\d_]+"
 def is_correctable(word: str) -> bool:
     """Decide whether a word may be misspelt: letters only, and neither a compound nor an abbreviation."""
     return (
-        LEAST_LETTERS <= len(word) <= MOST_LETTERS
+        _LEAST_LETTERS <= len(word) <= _MOST_LETTERS
         and word.isalpha()
         and not word.isupper()
         and len(humps().split(word)) == 1

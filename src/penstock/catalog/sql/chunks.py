@@ -98,7 +98,7 @@ _CHUNK_TEXT = RowType(
 )
 _CHUNK_DOCUMENT = RowType(ChunkDocument)
 _CHUNK_TASKS = RowType(ChunkTasks)
-PAGE_TEXT = RowType(PageText)
+_PAGE_TEXT = RowType(PageText)
 
 
 class Families:
@@ -161,7 +161,7 @@ class Families:
         return _FAMILY_MEMBER.decode_all(self._rows.all("family_members", keys)) if keys != "[]" else []
 
 
-def translated_ids(
+def _translated_ids(
     tenant_id: str, source_id: str, shared: Mapping[int, str], chunks: Iterable[tuple[int, str]]
 ) -> dict[str, str]:
     """The ids that chunks of other sources, by document and text hash, would have in a source.
@@ -205,11 +205,11 @@ def kept_texts(page_id: int, page: NewPage) -> list[Row]:
         return []
     warnings = listed([readable(warning) for warning in page.warnings])
     text = PageText(page_id, page.text, readable(page.engine), page.confidence, warnings)
-    return [PAGE_TEXT.encode(text)]
+    return [_PAGE_TEXT.encode(text)]
 
 
-FLOAT32 = 4
-MOST_SPACES = 255
+_FLOAT32 = 4
+_MOST_SPACES = 255
 
 
 class Spaces:
@@ -231,9 +231,9 @@ class Spaces:
             self._rows.hold("space", name)
             number, dimension = self._look_up(name)
         if dimension is None and lengths:
-            dimension = max(lengths) // FLOAT32
+            dimension = max(lengths) // _FLOAT32
             self._rows.send("set_dimension", dimension, number)
-        if lengths and lengths != {(dimension or 0) * FLOAT32}:
+        if lengths and lengths != {(dimension or 0) * _FLOAT32}:
             raise InvalidVector(
                 f"space {name[:100]} holds vectors of {dimension} float32, got {sorted(lengths)} bytes"
             )
@@ -247,9 +247,9 @@ class Spaces:
             self.outside = bool(outside)
             return number, dimension
         number = int(self._rows.value("free_space"))
-        if number > MOST_SPACES:
+        if number > _MOST_SPACES:
             raise InvalidRequest(
-                f"there are {MOST_SPACES} vector spaces already",
+                f"there are {_MOST_SPACES} vector spaces already",
                 remedy="Remove or rebuild what is in spaces no longer used; upkeep then frees them.",
             )
         self._rows.send("add_space", number, name, None)
@@ -266,8 +266,8 @@ _TEXT_OF = _CHUNK_TEXT.values_of
 _ONLY_VECTOR = {kind: (kind, *[SKIPPED for _ in LATER_PHASES]) for kind in _STATUS}
 """The kinds of a chunk in each chunk phase, where none after vector is wanted."""
 _EXTRACTS = [PHASES[phase].extracts for phase in LATER_PHASES]
-NOT_HELD: tuple[str | None, ...] = (None,) * len(CHUNK_PHASES)
-OUTBOX_HELD = ("outbox", *NOT_HELD[1:])
+_NOT_HELD: tuple[str | None, ...] = (None,) * len(CHUNK_PHASES)
+OUTBOX_HELD = ("outbox", *_NOT_HELD[1:])
 """Only vectors are written to outside stores, which are cleared first."""
 
 
@@ -306,7 +306,7 @@ class ChunkOwner(msgspec.Struct, kw_only=True):
     """Published generations of the family's other sources, with the ids of these sources."""
     outside: bool = False
     """True if an outside store has vectors too: only tasks, which write there first, end them."""
-    held: tuple[str | None, ...] = NOT_HELD
+    held: tuple[str | None, ...] = _NOT_HELD
     """For each chunk phase the reason its tasks cannot be claimed yet."""
 
     @property
@@ -564,7 +564,7 @@ def _known(
     with_vector: dict[str, str] = {}
     found = rows.all("known_chunks", listed(others), listed(set(keys.values())))
     texts = [(document_id, text) for _, _, document_id, _, _, text, *_ in found] if owner.shared else ()
-    translated = translated_ids(owner.tenant_id, owner.source_id, owner.shared, texts)
+    translated = _translated_ids(owner.tenant_id, owner.source_id, owner.shared, texts)
     for row in found:
         found_id, content_id, document_id, entities, relationships, hash_of_text, vector, *later = row
         chunk_id = translated.get(found_id) or found_id
@@ -595,7 +595,7 @@ def owner_of(
 ) -> ChunkOwner:
     """The owner of chunks that are added to a generation being built. ``older``: earlier generations that may
     have the same chunks, besides the published one."""
-    held = NOT_HELD
+    held = _NOT_HELD
     if document.gate == Gate.DOCUMENT:
         held = ("gate",) * len(held)
     elif rows.value("any_leftover", document.source_key):

@@ -260,7 +260,7 @@ def newer_walks(rows: Statements, removal: Removal) -> tuple[Walk, ...]:
     return tuple(walk for walk in wanting if walk not in removal.heard)
 
 
-MOST_EVENTS = 50
+_MOST_EVENTS = 50
 """Maximum number of events kept for one source."""
 
 
@@ -356,7 +356,7 @@ def replace(
     record_event(rows, source_key, "updated", at, note=how_many(chunks, "chunk"), job_id=job_id)
 
 
-def inform_job(rows: Statements, document: DocumentRow, at: str) -> None:
+def _inform_job(rows: Statements, document: DocumentRow, at: str) -> None:
     """Add an outbox entry for the job waiting for this generation."""
     if document.job_id is not None:
         _look_at(rows, document.id, document.source_key, document.job_id, at)
@@ -445,7 +445,7 @@ def decide(rows: Statements, documents: list[DocumentRow], at: str) -> frozenset
             if document.embedded and document.published_id == document.id:
                 _show_again(rows, document, at)
             if document.just_settled:
-                inform_job(rows, document, at)
+                _inform_job(rows, document, at)
             continue
         decision, note = verdict(document.facts)
         document.note = note
@@ -459,7 +459,7 @@ def decide(rows: Statements, documents: list[DocumentRow], at: str) -> frozenset
             else:
                 _publish(rows, document, at)
                 published.add(document.id)
-        inform_job(rows, document, at)
+        _inform_job(rows, document, at)
     return frozenset(published)
 
 
@@ -529,4 +529,4 @@ def record_event(
     """Record an event in the history of a source, in the transaction of the change."""
     rows.send("add_event", rows.numbers("row", 1)[0], what, note, job_id, at, source_key)
     if what == "updated":
-        rows.send("trim_events", source_key, MOST_EVENTS)
+        rows.send("trim_events", source_key, _MOST_EVENTS)

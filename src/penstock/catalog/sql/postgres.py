@@ -41,8 +41,8 @@ from penstock.queue.postgres.queue import PostgresListener
 from penstock.queue.postgres.rows import numbers, texts, transact
 
 SQL = load("postgres")
-ROWS_AT_ONCE = 1_000
-NUMBERS_AT_ONCE = 32
+_ROWS_AT_ONCE = 1_000
+_NUMBERS_AT_ONCE = 32
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 Cursor: TypeAlias = psycopg.Cursor[Row]
 _WHOLE_TABLES = {
@@ -56,7 +56,7 @@ _WHOLE_TABLES = {
 a large catalog takes longer than the time limit of a statement that follows an index."""
 
 
-class TimeLoader(Loader):
+class _TimeLoader(Loader):
     """Times as text, in the format of every catalog."""
 
     format = pq.Format.BINARY
@@ -65,7 +65,7 @@ class TimeLoader(Loader):
         return format_time(_EPOCH + timedelta(microseconds=int.from_bytes(data, "big", signed=True)))
 
 
-class NameLoader(Loader):
+class _NameLoader(Loader):
     """Values of types unknown to the driver, such as a status, as text."""
 
     format = pq.Format.BINARY
@@ -74,7 +74,7 @@ class NameLoader(Loader):
         return bytes(data).decode()
 
 
-class NumberDumper(Dumper):
+class _NumberDumper(Dumper):
     """Numbers without a type: the server infers the type, as for text."""
 
     def dump(self, obj: int) -> Buffer:
@@ -84,12 +84,12 @@ class NumberDumper(Dumper):
         return self.dump(obj)
 
 
-class CatalogConnections(PostgresConnections):
+class _CatalogConnections(PostgresConnections):
     def connect(self) -> Connection:
         connection = super().connect()
-        connection.adapters.register_loader("timestamptz", TimeLoader)
-        connection.adapters.register_loader(0, NameLoader)
-        connection.adapters.register_dumper(int, NumberDumper)
+        connection.adapters.register_loader("timestamptz", _TimeLoader)
+        connection.adapters.register_loader(0, _NameLoader)
+        connection.adapters.register_dumper(int, _NumberDumper)
         return connection
 
 
@@ -137,8 +137,8 @@ class PostgresStatements:
         self._named(name, values)
 
     def many(self, name: str, rows: Sequence[Sequence[Any]]) -> None:
-        for start in range(0, len(rows), ROWS_AT_ONCE):
-            self._ask(SQL[name], _columns(name, rows[start : start + ROWS_AT_ONCE]))
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            self._ask(SQL[name], _columns(name, rows[start : start + _ROWS_AT_ONCE]))
 
     def answers(self, name: str, rows: Sequence[Sequence[Any]]) -> list[Row]:
         """The result of a statement over many rows."""
@@ -168,7 +168,7 @@ class PostgresStatements:
             # Drawn by the statement that makes the change; here they are only counted.
             return range(count)
         if len(self._free) < count:
-            more = self.all("next_rows", max(count, NUMBERS_AT_ONCE))
+            more = self.all("next_rows", max(count, _NUMBERS_AT_ONCE))
             self._free += [number for (number,) in more]
         given, self._free = self._free[:count], self._free[count:]
         return given
@@ -235,7 +235,7 @@ _SORTING = (
 )
 
 
-class StoredColumn(msgspec.Struct, frozen=True, order=True):
+class _StoredColumn(msgspec.Struct, frozen=True, order=True):
     """A column of a table. ``name`` is the portable one."""
 
     name: str
@@ -245,7 +245,7 @@ class StoredColumn(msgspec.Struct, frozen=True, order=True):
     truth: bool
 
 
-def columns_of(connection: Connection, table: str) -> list[StoredColumn]:
+def _columns_of(connection: Connection, table: str) -> list[_StoredColumn]:
     """The columns of a table by portable name. The UUID of a row itself has the name ``""``."""
     found = PostgresStatements(connection).all("stored_columns", table)
     numbered = any(name == "id" and is_uuid for name, _, is_uuid, _ in found)
@@ -256,7 +256,7 @@ def columns_of(connection: Connection, table: str) -> list[StoredColumn]:
             portable = "id"
         elif numbered and name == "id":
             portable = ""
-        columns.append(StoredColumn(portable, name, key, is_uuid, truth))
+        columns.append(_StoredColumn(portable, name, key, is_uuid, truth))
     return sorted(columns)
 
 
@@ -277,15 +277,15 @@ class PostgresTransfer(SqlTransfer[PostgresConnections]):
     def _own_columns(self, table: str) -> list[str]:
         return [column.name for column in self._columns(table) if column.name]
 
-    def _columns(self, table: str) -> list[StoredColumn]:
+    def _columns(self, table: str) -> list[_StoredColumn]:
         if table not in self._known:
             with self._connections.session() as connection:
-                self._known[table] = columns_of(connection, table)
+                self._known[table] = _columns_of(connection, table)
         return self._known[table]
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._known: dict[str, list[StoredColumn]] = {}
+        self._known: dict[str, list[_StoredColumn]] = {}
         self._namespace = uuid.uuid5(uuid.NAMESPACE_URL, clock.new_task_id())
 
     def begin_restore(self) -> None:
@@ -327,7 +327,7 @@ class _PostgresRows:
         self._transfer = transfer
         self._connection = connection
         self._cursors = count(1)
-        self._known = {name: columns_of(connection, name) for name in transfer.tables}
+        self._known = {name: _columns_of(connection, name) for name in transfer.tables}
         self.numbers: Mapping[str, int] = dict(PostgresStatements(connection).all("last_numbers"))
 
     def tables(self) -> list[PortableTable]:
@@ -447,10 +447,10 @@ class PostgresCatalog(SqlCatalog):
         """``restoring``: open a schema even if the last restore was not finished."""
         self._schema = msgspec.structs.replace(SCHEMA, restoring=restoring)
         # Separate pools: a thread that writes while reading must not wait for its own connection.
-        self._writers = CatalogConnections(
+        self._writers = _CatalogConnections(
             url, size=pool_size, pooled=pooled, timeout_s=timeout_s, plans=_WRITING
         )
-        self._readers = CatalogConnections(
+        self._readers = _CatalogConnections(
             url, size=pool_size, pooled=pooled, timeout_s=timeout_s, plans=_READING
         )
         self._clock = ServerClock(self._writers)
@@ -491,7 +491,6 @@ class PostgresCatalog(SqlCatalog):
 
     @property
     def transfer(self) -> PostgresTransfer:
-
         return PostgresTransfer(self, self._writers, self._schema)
 
     def _renewed(self, rows: Statements, claims: Sequence[HeldTask | Task], at: str) -> list[bool]:

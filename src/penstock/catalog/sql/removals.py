@@ -112,7 +112,7 @@ def remove(rows: Statements, removal: Removal, limit: int, at: str) -> RemovalRe
         if building_id is not None and rows.value("asked_at_of", building_id) <= asked_at:
             generations.drop(rows, building_id, REMOVED_WHILE_INDEXING, at, inform=True)
         if published_id is not None and published_asked_at <= asked_at:
-            hide(rows, key, published_id, at)
+            _hide(rows, key, published_id, at)
     if len(found) <= limit and removal.source_id is None:
         rows.send("unnote_below", *scope, path, first, last, asked_at)
         rows.send("unexpect", *scope, path, first, last, asked_at)
@@ -128,7 +128,7 @@ def _statement(removal: Removal) -> str:
     return "doomed_by_path" if narrow else "doomed"
 
 
-def hide(rows: Statements, key: int, published_id: int | None, at: str) -> None:
+def _hide(rows: Statements, key: int, published_id: int | None, at: str) -> None:
     """Make a source invisible with one update, independent of the number of chunks."""
     if published_id is not None:
         record_event(rows, key, "removed", at)
@@ -245,14 +245,14 @@ def _make_room(rows: Statements, place: Place, target: str, key: int, at: str) -
         return 0
     if other.building_id is not None:
         generations.drop(rows, other.building_id, "another source has its path now", at, inform=True)
-    hide(rows, other.key, other.published_id, at)
+    _hide(rows, other.key, other.published_id, at)
     rows.send("set_path", f"{PARKED}{other.key}", other.key)
     if _is_free(other):
-        forget_source(rows, other.key, at)
+        _forget_source(rows, other.key, at)
     return 1 if other.published_id is not None else 0
 
 
-def forget_source(rows: Statements, key: int, at: str) -> bool:
+def _forget_source(rows: Statements, key: int, at: str) -> bool:
     """Delete the row of a source without parts, and record the removal for vector caches."""
     gone = rows.one("gone_source", key)
     if gone is None:
@@ -293,7 +293,7 @@ def clear(rows: Statements, entry_ids: Sequence[int], limit: int, now: datetime)
                 break
         rows.send("delete_entry", entry_id)
         if kind == OutboxEntryKind.LEFTOVER and not rows.value("any_leftover", source_key):
-            forget_source(rows, source_key, at)
+            _forget_source(rows, source_key, at)
     removals.flush()
     for tenant_id, texts in sorted(gone.items()):
         graph.remove(rows, tenant_id, texts)
@@ -390,9 +390,9 @@ def repair(rows: Statements, limit: int, now: datetime) -> int:
     documents = _found(rows, "stray_documents", limit)
     for document_id, source_key in documents:
         generations.leave(rows, document_id, source_key, at)
-    sources = [key for (key,) in _found(rows, "idle_sources", limit) if forget_source(rows, key, at)]
+    sources = [key for (key,) in _found(rows, "idle_sources", limit) if _forget_source(rows, key, at)]
     again = _embed_again(rows, limit, at)
-    recounted = recount(rows, limit, at)
+    recounted = _recount(rows, limit, at)
     strays = _forget_strays(rows, limit)
     return (
         strays + len(texts) + len(vectors) + len(wordless) + len(documents) + len(sources) + again + recounted
@@ -479,7 +479,7 @@ def _miscounted(rows: Statements) -> list[str]:
     ]
 
 
-def recount(rows: Statements, limit: int, at: str) -> int:
+def _recount(rows: Statements, limit: int, at: str) -> int:
     """Pages first, as documents stand where their pages do. How many rows were put right."""
     pages = _held(rows, "miscounted_pages", _MISCOUNTED_PAGE, limit)
     rows.many("recount_page", [_MISCOUNTED_PAGE.encode(page) for page in pages])

@@ -26,12 +26,12 @@ from penstock.catalog.values import (
 
 _CHUNK_VIEW = RowType(ChunkView)
 
-VECTORS_AT_ONCE = 4_096
-MENTIONS_AT_ONCE = 5_000
+_VECTORS_AT_ONCE = 4_096
+_MENTIONS_AT_ONCE = 5_000
 """Mentions of an entity looked at for those that are more than the end of a relation."""
 OVERFETCH = 8
 """Factor for reading more ranks, when too many of the first belong to others or are not published."""
-FEW = 3
+_FEW = 3
 """A filter passes few documents if fewer than one of so many pass."""
 
 
@@ -94,9 +94,9 @@ class SearchReads:
         where, allowed = self._filters(filters), self.matching(filters)
         if allowed is None:
             return self._visible("ranked", limit, most, *where, words, most)
-        if FEW * len(allowed) >= self._rows.value("source_count", filters.tenant_id):
+        if _FEW * len(allowed) >= self._rows.value("source_count", filters.tenant_id):
             # Most texts pass: those of the first ranks are checked, as without a filter.
-            wider = FEW * most
+            wider = _FEW * most
             hits, cut = self._visible("ranked", limit, wider, *where, words, wider)
             if not cut:
                 return hits, False
@@ -197,7 +197,7 @@ class SearchReads:
         values: tuple[Any, ...] = (tenant_id, space_id)
         if family_keys is not None:
             name, values = "load_some_vectors", (*values, listed(family_keys))
-        for batch in self._rows.batches(name, VECTORS_AT_ONCE, *values):
+        for batch in self._rows.batches(name, _VECTORS_AT_ONCE, *values):
             content_ids, keys, vectors = zip(*batch, strict=True)
             yield VectorBatch(
                 array("q", content_ids).tobytes(), array("q", keys).tobytes(), b"".join(vectors)
@@ -242,7 +242,7 @@ class SearchReads:
         return {number: [GraphRelation(*row) for row in msgspec.json.decode(rows)] for number, rows in found}
 
     def chunks_of(self, entity_ids: Sequence[int], *, most: int) -> dict[int, list[int]]:
-        found = self._rows.all("chunks_of", listed(entity_ids), most, MENTIONS_AT_ONCE)
+        found = self._rows.all("chunks_of", listed(entity_ids), most, _MENTIONS_AT_ONCE)
         return {number: msgspec.json.decode(ids, type=list[int]) for number, ids in found}
 
 

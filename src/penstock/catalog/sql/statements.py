@@ -95,7 +95,7 @@ def _columns_of(field: str, hint: Any) -> Iterator[tuple[str, Any]]:
         yield name.format(field=field, part=part), type_
 
 
-def decode_tags(text: str) -> tuple[str, ...]:
+def _decode_tags(text: str) -> tuple[str, ...]:
     return () if text == "[]" else msgspec.json.decode(text, type=tuple[str, ...])
 
 
@@ -110,7 +110,7 @@ def _conversion(hint: Any) -> Callable[[Any], Any] | None:
     elif isinstance(kept, type) and issubclass(kept, enum.Enum):
         convert = {member.value: member for member in kept}.__getitem__
     elif get_origin(kept) is tuple:
-        convert = decode_tags
+        convert = _decode_tags
     elif kept is StoredProperties:
         convert = values.decode
     else:

@@ -229,7 +229,7 @@ _OUTCOMES = {
 }
 
 
-class RowTemplate(msgspec.Struct, frozen=True):
+class _RowTemplate(msgspec.Struct, frozen=True):
     """The last columns of ``add_page`` or ``add_document``; the first are each row's own. ``whole``: of
     ``add_whole_page`` or ``add_whole_document``, which have a third of them."""
 
@@ -237,22 +237,22 @@ class RowTemplate(msgspec.Struct, frozen=True):
     whole: bool = False
 
 
-class RowTemplates:
+class _RowTemplates:
     """Common columns of equal new pages and documents, computed once a batch."""
 
     def __init__(self, at: str) -> None:
         self._at = at
-        self._pages: dict[tuple[Any, ...], RowTemplate] = {}
-        self._documents: dict[tuple[Any, ...], tuple[Outcome, RowTemplate]] = {}
+        self._pages: dict[tuple[Any, ...], _RowTemplate] = {}
+        self._documents: dict[tuple[Any, ...], tuple[Outcome, _RowTemplate]] = {}
 
-    def page(self, new: NewGeneration, standing: InitialPage, turn: int) -> RowTemplate:
+    def page(self, new: NewGeneration, standing: InitialPage, turn: int) -> _RowTemplate:
         key = (standing, new.max_retries, new.priority, turn)
         found = self._pages.get(key)
         if found is None:
             found = self._pages[key] = self._page(new, standing, turn)
         return found
 
-    def _page(self, new: NewGeneration, standing: InitialPage, turn: int) -> RowTemplate:
+    def _page(self, new: NewGeneration, standing: InitialPage, turn: int) -> _RowTemplate:
         if publication.whole(standing) and not turn:
             whole = WholePage(
                 error={phase: standing.error(phase) for phase in LATER_PHASES},
@@ -260,7 +260,7 @@ class RowTemplates:
                 priority=new.priority,
                 at=self._at,
             )
-            return RowTemplate(_WHOLE_PAGE.encode(whole), whole=True)
+            return _RowTemplate(_WHOLE_PAGE.encode(whole), whole=True)
         ocr, error = standing.kind(Phase.OCR), standing.error(Phase.OCR)
         page = SharedPage(
             turn=turn,
@@ -276,11 +276,11 @@ class RowTemplates:
             created_at=self._at,
             updated_at=self._at,
         )
-        return RowTemplate(_SHARED_PAGE.encode(page))
+        return _RowTemplate(_SHARED_PAGE.encode(page))
 
     def document(
         self, new: NewGeneration, space_id: int | None, standing: InitialDocument, numbering: tuple[int, int]
-    ) -> tuple[Outcome, RowTemplate]:
+    ) -> tuple[Outcome, _RowTemplate]:
         """The outcome and the common columns of a new document."""
         settings = (space_id, new.gate, new.priority, new.max_retries)
         key = (standing, *settings, numbering, new.fingerprints)
@@ -295,14 +295,14 @@ class RowTemplates:
             found = self._documents[key] = (_OUTCOMES[decision], shared)
         return found
 
-    def begun(self, new: NewGeneration, space_id: int | None) -> RowTemplate:
+    def begun(self, new: NewGeneration, space_id: int | None) -> _RowTemplate:
         """The common columns of a large generation before the first part."""
         standing = publication.document([], (), 0)
         return self._document(new, space_id, standing, (0, 0), None, published=False)
 
     def _whole_document(
         self, new: NewGeneration, space_id: int | None, standing: InitialDocument
-    ) -> RowTemplate:
+    ) -> _RowTemplate:
         document = WholeDocument(
             page_count=standing.pages,
             vector_completed=standing.counts[list(PHASES).index(Phase.VECTOR)].completed,
@@ -314,7 +314,7 @@ class RowTemplates:
             fingerprints=new.fingerprints,
             at=self._at,
         )
-        return RowTemplate(_WHOLE_DOCUMENT.encode(document), whole=True)
+        return _RowTemplate(_WHOLE_DOCUMENT.encode(document), whole=True)
 
     def _document(
         self,
@@ -325,7 +325,7 @@ class RowTemplates:
         note: str | None,
         *,
         published: bool,
-    ) -> RowTemplate:
+    ) -> _RowTemplate:
         turn, given = numbering
         document = SharedDocument(
             state="published" if published else "building",
@@ -350,7 +350,7 @@ class RowTemplates:
             updated_at=self._at,
             note=note,
         )
-        return RowTemplate(_SHARED_DOCUMENT.encode(document))
+        return _RowTemplate(_SHARED_DOCUMENT.encode(document))
 
     def _page_phase(self, standing: InitialPage, phase: Phase) -> PagePhase:
         kind = standing.kind(phase)
@@ -411,7 +411,7 @@ class GenerationStore:
         self._published: list[tuple[Any, ...]] = []
         self._paths: list[tuple[str, str, str, str]] = []
         self._written: set[tuple[Place, str]] = set()
-        self._alike = RowTemplates(at)
+        self._alike = _RowTemplates(at)
         self._ids: list[str] = []
         self._found: dict[tuple[Place, str], SourceRow] = {}
         self._families = Families(rows)
@@ -842,7 +842,7 @@ class _Part:
         self._document = document
         self._rollup = rollup
         self._at = at
-        self._alike = RowTemplates(at)
+        self._alike = _RowTemplates(at)
         self._pages: list[tuple[Any, ...]] = []
         self._whole_pages: list[tuple[Any, ...]] = []
         self._texts: list[Row] = []

@@ -271,8 +271,8 @@ class Rollup:
                 self._rows.notify()
 
 
-ROUNDS = 16
-EVICTED_AT_ONCE = 1_000
+_ROUNDS = 16
+_EVICTED_AT_ONCE = 1_000
 """Tasks of one dropped generation that a claim takes out of the lane before it looks again."""
 
 
@@ -280,7 +280,7 @@ def claim(rows: Statements, request: TaskRequest, now: datetime) -> list[Task]:
     """Claim a batch of tasks across documents."""
     _refuse_other_fingerprint(rows, request)
     at = format_time(now)
-    for _ in range(ROUNDS):
+    for _ in range(_ROUNDS):
         ids = _choose(rows, request, at)
         if not ids:
             return []
@@ -295,7 +295,7 @@ def claim(rows: Statements, request: TaskRequest, now: datetime) -> list[Task]:
         about = _sources(rows, documents)
         taken = [found[number] for number in ids if number in found]
         taken = [task for task in taken if about[task.document_id] is not None]
-        dropped = [(at, number, EVICTED_AT_ONCE) for number, source in about.items() if source is None]
+        dropped = [(at, number, _EVICTED_AT_ONCE) for number, source in about.items() if source is None]
         rows.many(f"evict_{request.lane}", dropped)
         if taken:
             _take(rows, request, taken, at)
