@@ -66,11 +66,11 @@ def put(rows: Statements, tenant_id: str, extractions: Mapping[int, Extraction])
         for entity, occurrences in extraction.entities.items():
             mention = (content_id, ids[entity])
             mentions[mention] = mentions.get(mention, 0) + occurrences
-        for found_one in extraction.relations:
-            ends = (ids[found_one.source], ids[found_one.target])
+        for one in extraction.relations:
+            ends = (ids[one.source], ids[one.target])
             if ends[0] != ends[1]:
-                relation = (content_id, *ends, found_one.kind)
-                relations[relation] = relations.get(relation, 0.0) + found_one.weight
+                relation = (content_id, *ends, one.kind)
+                relations[relation] = relations.get(relation, 0.0) + one.weight
     rows.many("add_mention", [(*mention, count) for mention, count in mentions.items()])
     rows.many("add_relation", [(*relation, str(weight)) for relation, weight in relations.items()])
     rows.send("delete_idle_entities", listed(before))

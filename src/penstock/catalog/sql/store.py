@@ -375,19 +375,6 @@ def store(rows: Statements, new: Sequence[NewGeneration], now: datetime) -> list
     return GenerationStore(rows, new, format_time(now)).run() if new else []
 
 
-class Begun(msgspec.Struct, frozen=True):
-    """A large generation without its parts. ``older``: one being built that was dropped for it."""
-
-    document_id: int
-    source_id: str
-    older: tuple[int, ...]
-
-
-def begin(rows: Statements, new: NewGeneration, now: datetime) -> StoreResult | Begun:
-    """Write only the row of a large generation, or return the reason for a refusal."""
-    return GenerationStore(rows, [new], format_time(now), in_parts=True).begin(new)
-
-
 class GenerationStore:
     """One call of ``store``. Rows are collected over all generations and written table by table."""
 
@@ -425,12 +412,13 @@ class GenerationStore:
             self._rows.many("unnote", self._paths)
         return answers
 
-    def begin(self, new: NewGeneration) -> StoreResult | Begun:
+    def begin(self, new: NewGeneration) -> Written:
+        """Write only the row of a large generation; ``stored`` is the reason for a refusal."""
         self._look_around()
         source = self._found.get((new.place, new.path))
         refused = self._refused(new, source)
         if refused is not None:
-            return refused
+            return Written(stored=refused)
         owner = self._owner(new, source, self._source_id(new) or self._new_id())
         if source is None:
             self._flush_bare(new, owner)
@@ -439,7 +427,7 @@ class GenerationStore:
         self._flush_parts()
         self._rows.send("set_building", owner.document_id, self._at, owner.source_key)
         older = () if source is None or source.building_id is None else (source.building_id,)
-        return Begun(owner.document_id, owner.source_id, older)
+        return Written(owner.document_id, owner.source_id, older)
 
     def _look_around(self) -> None:
         """Read and lock the sources, deletes and spaces of these generations."""
@@ -735,7 +723,10 @@ _DROPPED = {
 
 class Written(msgspec.Struct, frozen=True):
     """A partly written generation. ``stored``: the result, set after the last part.
-    ``page_id``: the page that the next part may go on with. ``page_turn``: its first turn in lane ocr."""
+
+    ``older``: a generation being built that was dropped for this one. ``page_id``: the page that the next
+    part may go on with. ``page_turn``: its first turn in lane ocr.
+    """
 
     document_id: int = 0
     source_id: str = ""
@@ -782,10 +773,9 @@ def write_part(
     at = format_time(now)
     unwritten = None
     if so_far is None:
-        begun = begin(rows, new, now)
-        if isinstance(begun, StoreResult):
-            return Written(stored=begun)
-        so_far = Written(begun.document_id, begun.source_id, begun.older)
+        so_far = GenerationStore(rows, [new], at, in_parts=True).begin(new)
+        if so_far.stored is not None:
+            return so_far
         unwritten = count_rows(new)
     rollup = Rollup(rows, at)
     rollup.load([so_far.document_id])
