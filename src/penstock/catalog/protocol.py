@@ -316,10 +316,10 @@ class Catalog(CatalogParts, Protocol):
         """A sign of life for claims still held; False where the claim was lost."""
 
     def expired(self, *, lease: timedelta, now: datetime | None = None, limit: int = 100) -> list[HeldTask]:
-        """Claims without a sign of life for longer than the lease, for ``outcomes.lost`` and ``settle``."""
+        """Claims with no sign of life for longer than the lease, for ``publication.lost`` and ``settle``."""
 
     def held(self, worker_id: str) -> list[HeldTask]:
-        """A worker's claims, for ``outcomes.released`` (or ``lost``) and ``settle``."""
+        """A worker's claims, for ``publication.released`` (or ``lost``) and ``settle``."""
 
     def retry(self, document_id: int, *, now: datetime | None = None) -> int:
         """Restart the failed tasks of a document and the tasks skipped after them; return the count. In a

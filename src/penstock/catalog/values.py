@@ -192,7 +192,7 @@ class Place(msgspec.Struct, frozen=True, order=True):
 class NewChunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A piece of a page. ``start`` and ``end`` are characters of the page's text, lines count from 1.
 
-    ``text`` holds no NUL and no lone surrogate; ``text_hash`` is what ``identity.text_hash`` makes of it.
+    ``text`` holds no NUL and no lone surrogate; ``text_hash`` is what ``paths.text_hash`` makes of it.
     ``vector``: float32, little endian; empty: it is in an outside store already. None: to be embedded, unless
     the source's own chunks or the cache know the text, or the generation has no space.
     """
@@ -375,7 +375,7 @@ class HeldTask(msgspec.Struct, frozen=True, gc=False):
 
 
 class TaskOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a claim, made by ``catalog.rules.outcomes``. ``stored``: address of the outside store."""
+    """The end of a claim, made by ``catalog.rules.publication``. ``stored``: address of the outside store."""
 
     lane: Phase
     task_id: int

@@ -37,7 +37,7 @@ from penstock.vocabulary import how_many
 
 
 class DocumentRow(msgspec.Struct, kw_only=True):
-    """A generation inside a transaction; ``generations.save`` writes the changes back."""
+    """A generation inside a transaction; ``save`` writes the changes back."""
 
     id: int
     source_key: int
