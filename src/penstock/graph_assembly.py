@@ -19,11 +19,32 @@ if TYPE_CHECKING:
     from penstock.worker.store_keeper import StoreKeeper
 
 
+_DEFAULT = "default"
+
+
 def open_store(settings: Settings) -> GraphCopy | None:
     """The graph store of the settings; None: the catalog's own tables."""
-    from penstock.graph_stores.factory import open_graph_store
+    if settings.graph_store == _DEFAULT:
+        return None
+    from importlib.util import find_spec
 
-    return open_graph_store(settings)
+    from penstock.config import GRAPH_STORE_SCHEMES
+    from penstock.errors import DriverMissing
+    from penstock.extensions import ExtensionKind, find, install_remedy
+
+    scheme = settings.graph_store.partition("://")[0]
+    added = None if scheme in GRAPH_STORE_SCHEMES else find(ExtensionKind.GRAPH_STORE, scheme)
+    if added is not None:
+        store: GraphCopy = added.call(settings.graph_store, settings.graph_store_timeout_s)
+        return store
+    if find_spec("neo4j") is None:
+        raise DriverMissing(
+            "the graph store needs the package neo4j, which is not installed", remedy=install_remedy("neo4j")
+        )
+    from penstock.graph_stores.neo4j import Neo4jCopy
+    from penstock.graph_stores.protocol import GraphStoreUrl
+
+    return Neo4jCopy(GraphStoreUrl(settings.graph_store), settings.graph_store_timeout_s)
 
 
 def open_graph_copies(settings: Settings, catalog: Catalog) -> GraphCopies | None:
@@ -43,7 +64,7 @@ def open_graph_reader(settings: Settings, catalog: Catalog) -> GraphReader:
     attached = catalog.outside.attached(OutsideStore.GRAPH)
     if attached is None or not attached.filled or attached.address != store.address:
         return catalog.graph
-    from penstock.graph_stores.protocol import CopyReader
+    from penstock.graph_stores.reader import CopyReader
 
     return CopyReader(store, attached.catalog_id, catalog.graph_texts, catalog.graph)
 
@@ -55,9 +76,7 @@ def keep_graph(
 
     A former store is detached: the records of its removals would never be cleared.
     """
-    from penstock.graph_stores.factory import DEFAULT
-
-    if settings.graph_store != DEFAULT:
+    if settings.graph_store != _DEFAULT:
         from penstock.worker.store_keeper import StoreKeeper
 
         return StoreKeeper(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.catalog.graph import Entity, Extraction, Mention, Relation
+from penstock.catalog.graph import Entity, Extraction, GraphCounts, Mention, Relation
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import publication
 from penstock.catalog.values import Phase, Place, Removal
@@ -200,9 +200,9 @@ def test_the_shortest_path_in_either_direction(catalog: Catalog):
 
 
 def test_counts_by_kind(catalog: Catalog):
-    assert catalog.graph.counts("acme") == ({}, {}, 0)
+    assert catalog.graph.counts("acme") == GraphCounts({}, {}, 0)
     index(catalog, "/a.md", "ann", "acme")
-    assert catalog.graph.counts("acme") == ({"name": 3}, {"related": 2}, 2)
+    assert catalog.graph.counts("acme") == GraphCounts({"name": 3}, {"related": 2}, 2)
 
 
 USED = Extraction(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 
 from penstock.catalog.parts import OutsideStore, StoredText
@@ -37,10 +38,15 @@ def pending(catalog: Catalog, store: OutsideStore = VECTORS, now: datetime = T0)
     return {one.text for one in catalog.outside.pending_removals(store, 1000, now=now)}
 
 
+def attach(catalog: Catalog, address: str) -> tuple[str, bool]:
+    found = catalog.outside.attach(VECTORS, address)
+    return found.address, found.filled
+
+
 def attached(catalog: Catalog) -> tuple[str, bool]:
     found = catalog.outside.attached(VECTORS)
     assert found is not None
-    return found[:2]
+    return found.address, found.filled
 
 
 def forget(catalog: Catalog, store: OutsideStore = VECTORS) -> None:
@@ -66,12 +72,12 @@ def texts(catalog: Catalog, path: str = "/a.md") -> list[int]:
 
 def test_a_store_is_attached_until_another_one_is(catalog: Catalog):
     assert catalog.outside.attached(VECTORS) is None
-    assert ("qdrant://a", True) == catalog.outside.attach(VECTORS, "qdrant://a")[:2]
+    assert ("qdrant://a", True) == attach(catalog, "qdrant://a")
     put(catalog)
     embed(catalog, stored="qdrant://a")
-    assert ("qdrant://a", True) == catalog.outside.attach(VECTORS, "qdrant://a")[:2]
+    assert ("qdrant://a", True) == attach(catalog, "qdrant://a")
 
-    assert ("qdrant://b", False) == catalog.outside.attach(VECTORS, "qdrant://b")[:2]
+    assert ("qdrant://b", False) == attach(catalog, "qdrant://b")
     catalog.outside.set_filled(VECTORS, "qdrant://a", filled=True)
     assert ("qdrant://b", False) == attached(catalog)
     catalog.outside.set_filled(VECTORS, "qdrant://b", filled=True)
@@ -168,10 +174,10 @@ def test_a_lost_claim_withdraws_only_what_no_document_wants(catalog: Catalog):
     sweep(catalog)
     forget(catalog)
 
-    catalog.outside.withdraw(VECTORS, [stays, goes, stays._replace(space="other")])
+    catalog.outside.withdraw(VECTORS, [stays, goes, msgspec.structs.replace(stays, space="other")])
 
     recorded = pending(catalog, now=datetime(9999, 1, 1, tzinfo=UTC))
-    assert {goes, stays._replace(space="other")} == recorded
+    assert {goes, msgspec.structs.replace(stays, space="other")} == recorded
 
 
 @pytest.mark.parametrize("store", [VECTORS, GRAPH])
@@ -239,7 +245,7 @@ def unfilled(catalog: Catalog, *words: str) -> list[int]:
 def progress(catalog: Catalog) -> tuple[bool, int, int]:
     found = catalog.outside.fill_progress(VECTORS)
     assert found is not None
-    return found[1:]
+    return found.filled, found.copied, found.percent
 
 
 def test_a_fill_goes_on_after_the_last_copied_text(catalog: Catalog):

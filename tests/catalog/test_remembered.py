@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import publication
 from penstock.catalog.rules.publication import (
@@ -141,7 +143,7 @@ def test_readable_content_replaces_the_failure(catalog: Catalog):
 
 
 def test_a_long_document_replaces_the_failure_when_its_tasks_begin(catalog: Catalog):
-    fail(catalog, file=FILE._replace(content_hash="long"))
+    fail(catalog, file=msgspec.structs.replace(FILE, content_hash="long"))
 
     # Of the same content, which a generation with pages would be adopted for.
     building = begin(catalog, "/a.pdf", asked_at=at(1), content_hash="long")
@@ -182,7 +184,7 @@ def test_a_failure_stops_a_generation_of_former_content(catalog: Catalog):
 
 def test_a_second_failure_replaces_the_first(catalog: Catalog):
     first = fail(catalog)
-    second = fail(catalog, seconds=1, file=FILE._replace(size=11))
+    second = fail(catalog, seconds=1, file=msgspec.structs.replace(FILE, size=11))
     sweep(catalog)
 
     with catalog.snapshot() as snapshot:

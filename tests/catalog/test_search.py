@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import Filters, NewPage, Place, Removal
+from penstock.catalog.values import Filters, Holding, NewPage, Place, Removal
 from penstock.errors import InvalidRequest, InvalidText
 from tests.catalog.conftest import DOCS, VECTOR, at, begin, chunk, found, generation, page, put, read, sweep
 
@@ -51,7 +51,7 @@ def test_chunks_that_hold_a_word_are_those_of_the_tenant(catalog: Catalog):
         paths = [view.path for view in snapshot.hydrate(held["mill"].content_ids) if view]
 
     assert ({"mill", "turbine"}, ["/a.md", "/b.md"]) == (set(held), paths)
-    assert ([], False) == held["turbine"]
+    assert Holding([], False) == held["turbine"]
     assert (1, True) == (len(cut.content_ids), cut.cut)
 
 

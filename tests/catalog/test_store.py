@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules.paths import chunk_id, text_hash
+from penstock.catalog.rules.paths import ChunkIds, text_hash
 from penstock.catalog.sql.postgres import PostgresCatalog
 from penstock.catalog.values import (
     Failure,
@@ -121,7 +121,8 @@ def test_chunk_ids_follow_from_tenant_source_text_and_occurrence(catalog: Catalo
     stored = put(catalog, "/a.md", page("same", "same"), page("same", number=2))
 
     assert stored.source_id is not None
-    expected = {chunk_id("acme", stored.source_id, text_hash("same"), n) for n in range(3)}
+    ids = ChunkIds("acme", stored.source_id)
+    expected = {ids.next(text_hash("same")) for _ in range(3)}
     with catalog.snapshot() as snapshot:
         assert expected == set(snapshot.locate(stored.source_id, list(expected)))
     again = put(catalog, "/a.md", page("same"), page("same", "new", number=2), asked_at=at(1))

@@ -13,7 +13,8 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import publication
 from penstock.catalog.values import Phase, Place, Removal, Task
 from penstock.graph_stores.neo4j import Neo4jCopy
-from penstock.graph_stores.protocol import CopyReader, GraphStoreUrl
+from penstock.graph_stores.protocol import GraphStoreUrl
+from penstock.graph_stores.reader import CopyReader
 from penstock.handlers.outside_stores import GraphCopies
 from tests.catalog.conftest import CATALOGS, at, page, put, settle, sweep, take
 from tests.catalog.test_graph import GRAPHS

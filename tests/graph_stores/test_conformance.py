@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.catalog.graph import Entity, Extraction, Mention
+from penstock.catalog.graph import Entity, Extraction, GraphCounts, Mention
 from penstock.catalog.values import Removal
 from penstock.graph_stores.neo4j import Neo4jCopy
 from penstock.testing import GraphStoreContract
@@ -78,11 +78,11 @@ def test_the_shortest_path_in_either_direction(graph: GraphUnderTest):
 
 
 def test_counts_by_kind(graph: GraphUnderTest):
-    assert graph.reader.counts("acme") == ({}, {}, 0)
+    assert graph.reader.counts("acme") == GraphCounts({}, {}, 0)
     graph.index("/a.md", "ann", "acme", "none")
     graph.index("/b.md", "ann", tenant="other")
-    assert graph.reader.counts("acme") == ({"name": 3}, {"related": 2}, 3)
-    assert graph.reader.counts("other") == ({"name": 2}, {"related": 1}, 1)
+    assert graph.reader.counts("acme") == GraphCounts({"name": 3}, {"related": 2}, 3)
+    assert graph.reader.counts("other") == GraphCounts({"name": 2}, {"related": 1}, 1)
 
 
 def test_a_new_generation_and_a_delete_remove_exactly_what_they_must(graph: GraphUnderTest):
@@ -96,14 +96,14 @@ def test_a_new_generation_and_a_delete_remove_exactly_what_they_must(graph: Grap
     graph.remove("/b.md", seconds=3)
     assert [graph.ids(name) != [] for name in ("porto", "bob vane", "acme")] == [False, True, True]
     graph.remove(seconds=5)
-    assert graph.reader.counts("acme") == ({}, {}, 0)
+    assert graph.reader.counts("acme") == GraphCounts({}, {}, 0)
 
 
 def test_what_is_not_published_is_not_shown(graph: GraphUnderTest):
     put(graph.catalog, "/a.md", page("ann"), page("waits", number=2, vector=None), graph=True)
     assert graph.extract() == 1
     assert graph.ids("ann lee") == []
-    assert graph.reader.counts("acme") == ({}, {}, 0)
+    assert graph.reader.counts("acme") == GraphCounts({}, {}, 0)
     graph.index("/b.md", "bob")
     graph.catalog.remove(Removal(tenant_id="acme", path="/b.md", asked_at=at(1)), now=at(1))
     assert graph.ids("bob vane") == []

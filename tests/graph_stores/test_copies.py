@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import msgspec
 import pytest
 
 from penstock import Penstock, config
@@ -129,7 +130,7 @@ def test_damage_is_told_and_repaired(graph: GraphUnderTest):
     catalog_id = graph.copies.attach()
     first, second, third = content_ids(graph)
     (stray,) = graph.catalog.graph_texts.copies("acme", [first])
-    graph.copy.write(catalog_id, [stray._replace(content_id=987_654)])
+    graph.copy.write(catalog_id, [msgspec.structs.replace(stray, content_id=987_654)])
     graph.copy.remove(catalog_id, [second])
     graph.copy._read("MATCH (e:PenstockEntity) WHERE e.name = 'Porto' SET e.kind = 'place' RETURN 1")
     graph.copy._read(

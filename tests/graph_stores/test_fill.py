@@ -48,7 +48,7 @@ def test_a_store_is_filled_in_steps_that_go_on_elsewhere_and_again_when_it_was_e
     assert copies.keep()
     progress = graph.catalog.outside.fill_progress(OutsideStore.GRAPH)
     assert progress is not None
-    assert (False, 1) == progress[1:3]
+    assert (False, 1) == (progress.filled, progress.copied)
     assert "the graph store lacks the entities of 2 texts" in graph.differences()
     # Another worker, after this one was killed.
     assert kept(GraphCopies(graph.catalog, graph.copy)) == (False, True)

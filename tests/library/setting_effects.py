@@ -17,7 +17,7 @@ from penstock.catalog.values import NewPage
 from penstock.cli.session import Session
 from penstock.config import Settings
 from penstock.errors import PathOutside, PenstockError, QueueFull, UploadQuotaReached
-from penstock.graph_stores.factory import open_graph_store
+from penstock.graph_assembly import open_store
 from penstock.graph_stores.neo4j import Neo4jCopy
 from penstock.handlers.context import Context, Registry
 from penstock.handlers.source_files import SourceFiles, fetched_files
@@ -149,7 +149,7 @@ def asked_model(settings: Settings, _: Path) -> object:
 
 def copied_graph(settings: Settings, _: Path) -> object:
     """The graph store outside the catalog, and how long it may take."""
-    store = open_graph_store(settings)
+    store = open_store(settings)
     assert store is None or isinstance(store, Neo4jCopy)
     return store and (store.address, store._timeout_s)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.catalog.rules.words import HUMP, is_indexed_as_it_is, keyword_text
+from penstock.catalog.rules.words import humps, is_indexed_as_it_is, keyword_text
 from penstock.service.hits import make_snippet
 
 ALPHABET = "aAbB1_ .éÉßİ水"
@@ -20,7 +20,9 @@ def marked(text: str, query: str) -> str:
     def mark(run: re.Match[str]) -> str:
         if run[0].lower() in query.split():
             return f"<{run[0]}>"
-        return "".join(f"<{part}>" if part.lower() in query.split() else part for part in HUMP.split(run[0]))
+        return "".join(
+            f"<{part}>" if part.lower() in query.split() else part for part in humps().split(run[0])
+        )
 
     return re.sub(r"[^\W_]+", mark, " ".join(text.split()))
 

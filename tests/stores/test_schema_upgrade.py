@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import psycopg
 import pytest
 from click.testing import CliRunner
@@ -56,7 +57,7 @@ def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Setting
 
 
 def upgraded(schema: Schema, step: str) -> Schema:
-    return schema._replace(scripts=[*schema.scripts, (2, step)])
+    return msgspec.structs.replace(schema, scripts=[*schema.scripts, (2, step)])
 
 
 def install_next(monkeypatch: pytest.MonkeyPatch, step: str = QUEUE_STEP) -> None:
@@ -121,6 +122,7 @@ def test_a_migration_that_fails_leaves_the_former_version(
 
 KILLED = """
 import os, signal, sys
+import msgspec
 from penstock.database import {module} as module
 from penstock.queue.factory import open_queue
 from tests.backup.places import settings_of
@@ -133,8 +135,8 @@ class Deadly(str):
         yield "ALTER TABLE unified_queue ADD COLUMN shade text;"
         os.kill(os.getpid(), signal.SIGKILL)
 
-module.QUEUE = module.QUEUE._replace(
-    scripts=[*module.QUEUE.scripts, (2, "CREATE TABLE shades (id integer);"), (3, Deadly("x"))]
+module.QUEUE = msgspec.structs.replace(
+    module.QUEUE, scripts=[*module.QUEUE.scripts, (2, "CREATE TABLE shades (id integer);"), (3, Deadly("x"))]
 )
 open_queue(settings_of(sys.argv[1], Path(sys.argv[2])))
 """

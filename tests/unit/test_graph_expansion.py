@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.catalog.graph import GraphRelation
 from penstock.catalog.rules.graph import (
     PLAIN_WORD,
     AskedRelation,
-    GraphRelation,
     asked_relation,
     expand,
     followed,

@@ -11,17 +11,10 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from penstock.catalog.rules.graph import Edge, Neighbourhood, Node
-from penstock.named_tuple import NamedTuple
+import msgspec
 
 if TYPE_CHECKING:
-    from penstock.catalog.rules.graph import GraphRelation
     from penstock.catalog.values import Filters
-
-
-# Entities found in chunks, and relations between them: the results of extractors.
-#
-# An entity belongs to a tenant and is identified by kind and normalised name.
 
 
 MODULE, CLASS, FUNCTION, METHOD = "module", "class", "function", "method"
@@ -31,14 +24,14 @@ MAX_NAME = 300
 """Characters of a name. Of longer names the end is a checksum, so that no two become one."""
 
 
-class Entity(NamedTuple):
+class Entity(msgspec.Struct, frozen=True):
     """An entity as written. Entities of a kind with equal ``name_key`` are the same."""
 
     name: str
     kind: str
 
 
-class Relation(NamedTuple):
+class Relation(msgspec.Struct, frozen=True):
     """A relation between two entities of a chunk. ``weight``: greater is surer."""
 
     source: Entity
@@ -47,7 +40,7 @@ class Relation(NamedTuple):
     weight: float = 1.0
 
 
-class Extraction(NamedTuple):
+class Extraction(msgspec.Struct, frozen=True):
     """The entities of a chunk with the number of their occurrences, and the relations between them.
 
     The ends of a relation are among the entities; a target that stands elsewhere has no occurrences.
@@ -88,20 +81,32 @@ def shortened(name: str) -> str:
     return f"{name[: MAX_NAME - len(checksum) - 1]}~{checksum}"
 
 
-__all__ = [
-    "Edge",
-    "GraphCounts",
-    "GraphReader",
-    "GraphReads",
-    "GraphStore",
-    "GraphTexts",
-    "Mention",
-    "Neighbourhood",
-    "Node",
-]
+class Node(msgspec.Struct, frozen=True, array_like=True):
+    """An entity of the graph with the number of occurrences in published documents."""
+
+    id: int
+    name: str
+    kind: str
+    occurrences: int
 
 
-class Mention(NamedTuple):
+class Edge(msgspec.Struct, frozen=True, array_like=True):
+    """All relations of one kind between two entities. ``weight``: the sum of their weights."""
+
+    source: int
+    target: int
+    kind: str
+    weight: float
+
+
+class Neighbourhood(msgspec.Struct, frozen=True, array_like=True):
+    """Nodes around an entity with their distance from it, and the edges between these nodes."""
+
+    nodes: list[tuple[Node, int]]
+    edges: list[Edge]
+
+
+class Mention(msgspec.Struct, frozen=True, array_like=True):
     """A published chunk mentioning an entity or a relation."""
 
     source_id: str
@@ -111,7 +116,7 @@ class Mention(NamedTuple):
     chunk_id: str
 
 
-class GraphCounts(NamedTuple):
+class GraphCounts(msgspec.Struct, frozen=True, array_like=True):
     """Numbers of entities and relations by kind, and of chunks with entities."""
 
     entities: dict[str, int]
@@ -119,7 +124,7 @@ class GraphCounts(NamedTuple):
     chunks: int
 
 
-class StoredEntity(NamedTuple):
+class StoredEntity(msgspec.Struct, frozen=True):
     """An entity in a text. ``occurrences`` is 0 where it is only the end of a relation."""
 
     id: int
@@ -130,7 +135,7 @@ class StoredEntity(NamedTuple):
     occurrences: int = 0
 
 
-class StoredRelation(NamedTuple):
+class StoredRelation(msgspec.Struct, frozen=True):
     """A relation in a text. ``source`` and ``target`` are ids of entities of the text."""
 
     source: int
@@ -139,7 +144,16 @@ class StoredRelation(NamedTuple):
     weight: float
 
 
-class TextGraph(NamedTuple):
+class GraphRelation(msgspec.Struct, frozen=True):
+    """A relation in a text, with the number of the text."""
+
+    content_id: int
+    source: int
+    target: int
+    kind: str
+
+
+class TextGraph(msgspec.Struct, frozen=True):
     """All entities and relations of one text in the catalog. ``version`` grows with every change."""
 
     content_id: int

@@ -8,14 +8,9 @@ from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from penstock.catalog.graph import GraphStore, GraphTexts
-from penstock.named_tuple import NamedTuple
+import msgspec
 
-# Outside stores, which copy a part of the catalog, and texts still to be removed from them.
-#
-# The catalog is the truth. A task writes to the store first and settles afterwards, so a published document
-# is always in the store. A transaction that removes texts records them here, and upkeep removes them from
-# the store afterwards. A text number is never used twice, so a late removal hits no other text.
+from penstock.catalog.graph import GraphStore, GraphTexts
 
 
 class OutsideStore(enum.StrEnum):
@@ -25,7 +20,7 @@ class OutsideStore(enum.StrEnum):
     GRAPH = "graph"
 
 
-class AttachedStore(NamedTuple):
+class AttachedStore(msgspec.Struct, frozen=True):
     """The store in use. ``address``: its URL without password. ``filled``: it has all that is published.
     ``catalog_id`` tells the copies of several catalogs in one store apart."""
 
@@ -34,14 +29,14 @@ class AttachedStore(NamedTuple):
     catalog_id: str
 
 
-class StoreFill(NamedTuple):
+class StoreFill(msgspec.Struct, frozen=True):
     """The right to fill a store, until another worker takes over. ``copied_to``: the last copied text."""
 
     number: int
     copied_to: int
 
 
-class FillProgress(NamedTuple):
+class FillProgress(msgspec.Struct, frozen=True):
     """Share of the catalog copied to a store. ``copied``: vectors or texts since the fill began."""
 
     address: str
@@ -50,7 +45,7 @@ class FillProgress(NamedTuple):
     percent: int
 
 
-class StoredText(NamedTuple):
+class StoredText(msgspec.Struct, frozen=True):
     """A text in a store. ``space``: the vector space; empty in other stores."""
 
     tenant_id: str
@@ -58,7 +53,7 @@ class StoredText(NamedTuple):
     space: str = ""
 
 
-class StoredVector(NamedTuple):
+class StoredVector(msgspec.Struct, frozen=True):
     """A vector of the catalog, published or not, for a copy in another store."""
 
     content_id: int
@@ -67,7 +62,7 @@ class StoredVector(NamedTuple):
     vector: bytes
 
 
-class PendingRemoval(NamedTuple):
+class PendingRemoval(msgspec.Struct, frozen=True):
     """A text to be removed from a store. ``tenant_id`` is empty where the source is unknown."""
 
     removal_id: int
@@ -75,7 +70,13 @@ class PendingRemoval(NamedTuple):
 
 
 class OutsideStores(Protocol):
-    """The outside stores of a catalog. Every call is one transaction."""
+    """The outside stores of a catalog, which copy a part of it, and texts still to be removed from them.
+
+    The catalog is the truth. A task writes to the store first and settles afterwards, so a published document
+    is always in the store. A transaction that removes texts records them here, and upkeep removes them from
+    the store afterwards. A text number is never used twice, so a late removal hits no other text. Every call
+    is one transaction.
+    """
 
     def attach(self, store: OutsideStore, address: str) -> AttachedStore:
         """Use the store at this address from now on. Another address than before begins as not filled, unless
@@ -140,7 +141,7 @@ class OutsideStores(Protocol):
         of a pending task, are left out."""
 
 
-class ImportedRow(NamedTuple):
+class ImportedRow(msgspec.Struct, frozen=True):
     """A row of another queue, and the job that it became a part of. ``name``: its table, list or file."""
 
     name: str
@@ -159,7 +160,7 @@ class ImportLedger(Protocol):
         """Record rows, each once in a call. A row that was recorded before is replaced."""
 
 
-class PortableTable(NamedTuple):
+class PortableTable(msgspec.Struct, frozen=True):
     """A table of a catalog in a form readable by every catalog."""
 
     name: str
@@ -207,7 +208,7 @@ class CatalogTransfer(Protocol):
         """Check whether the catalog has the mark."""
 
 
-class ProjectRoot(NamedTuple):
+class ProjectRoot(msgspec.Struct, frozen=True):
     """The top folder of a project, and the tenant its documents have since it was first indexed.
 
     ``remote``: the normalised remote at that time, without user and password; empty without one.

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from penstock.catalog.graph import GraphReads
 from penstock.catalog.parts import CatalogParts
@@ -68,13 +68,16 @@ from penstock.catalog.values import (
     Walk,
 )
 from penstock.errors import InvalidRequest
-from penstock.lazy_pattern import lazy_pattern
 
-# Reads of the keyword index, part of a catalog's snapshot.
+BATCH = 1_000
+"""Default number of sources removed or renamed in one transaction."""
+
+SWEPT = 256
+"""Default number of chunks swept in one transaction: other writers wait meanwhile."""
 
 
-class WordReads(Protocol):
-    """Reads of the keyword index in a catalog snapshot."""
+class CatalogSnapshot(GraphReads, Protocol):
+    """One moment of the catalog. Not for several threads at once."""
 
     def keyword(
         self,
@@ -100,17 +103,6 @@ class WordReads(Protocol):
 
     def holding(self, words: Sequence[str], filters: Filters, *, most: int) -> dict[str, Holding]:
         """Published chunks with each of these words, of the first ``most`` in the index; see ``Holding``."""
-
-
-BATCH = 1_000
-"""Default number of sources removed or renamed in one transaction."""
-
-SWEPT = 256
-"""Default number of chunks swept in one transaction: other writers wait meanwhile."""
-
-
-class CatalogSnapshot(WordReads, GraphReads, Protocol):
-    """One moment of the catalog. Not for several threads at once."""
 
     def known(
         self, place: Place, folder: str | None = None, *, after: str = "", limit: int = BATCH
@@ -324,10 +316,10 @@ class Catalog(CatalogParts, Protocol):
         """A sign of life for claims still held; False where the claim was lost."""
 
     def expired(self, *, lease: timedelta, now: datetime | None = None, limit: int = 100) -> list[HeldTask]:
-        """Claims without a sign of life for longer than the lease, for ``outcomes.lost`` and ``settle``."""
+        """Claims with no sign of life for longer than the lease, for ``publication.lost`` and ``settle``."""
 
     def held(self, worker_id: str) -> list[HeldTask]:
-        """A worker's claims, for ``outcomes.released`` (or ``lost``) and ``settle``."""
+        """A worker's claims, for ``publication.released`` (or ``lost``) and ``settle``."""
 
     def retry(self, document_id: int, *, now: datetime | None = None) -> int:
         """Restart the failed tasks of a document and the tasks skipped after them; return the count. In a
@@ -426,41 +418,33 @@ class Catalog(CatalogParts, Protocol):
     def close(self) -> None: ...
 
 
-# Long readings, a page at a time.
-
-
 def known_below(
     catalog: Catalog, place: Place, folder: str | None = None, after: str = ""
 ) -> Iterator[KnownSource]:
     """All sources of a place, or at and below a folder, in the order of their paths."""
-    while True:
-        # A snapshot each time: it takes long, and an old one would keep the log from shrinking.
-        with catalog.snapshot() as snapshot:
-            page = snapshot.known(place, folder, after=after)
-        yield from page
-        if len(page) < BATCH:
-            return
-        after = page[-1].path
+    return _paged(catalog, lambda snapshot, last: snapshot.known(place, folder, after=last), after)
 
 
 def ledger_below(catalog: Catalog, place: Place, folder: str) -> Iterator[LedgerEntry]:
     """Iterate over the unindexed paths at and below a folder, by path."""
-    after = ""
-    while True:
-        with catalog.snapshot() as snapshot:
-            page = snapshot.ledger(place, folder, after=after)
-        yield from page
-        if len(page) < BATCH:
-            return
-        after = page[-1].path
+    return _paged(catalog, lambda snapshot, last: snapshot.ledger(place, folder, after=last))
 
 
 def failures_below(catalog: Catalog, place: Place, folder: str | None = None) -> Iterator[LedgerEntry]:
     """Iterate over the failed paths at and below a folder, by path."""
-    after = ""
+    return _paged(catalog, lambda snapshot, last: snapshot.failures(place, folder, after=last))
+
+
+_Listed = TypeVar("_Listed", KnownSource, LedgerEntry)
+
+
+def _paged(
+    catalog: Catalog, read: Callable[[CatalogSnapshot, str], list[_Listed]], after: str = ""
+) -> Iterator[_Listed]:
     while True:
+        # A snapshot each time: it takes long, and an old one would keep the log from shrinking.
         with catalog.snapshot() as snapshot:
-            page = snapshot.failures(place, folder, after=after)
+            page = read(snapshot, after)
         yield from page
         if len(page) < BATCH:
             return
@@ -498,25 +482,20 @@ class CatalogCursor:
             self._next = next(self._sources, None)
 
 
-# Path globs of a search: ``*`` crosses slashes, ``?`` is a character, ``[a-c]`` and ``[^a-c]`` one of a set.
-#
-# Each store matches them in time proportional to glob times path at most.
-
-
-LONGEST = 4_096
+_LONGEST = 4_096
 """Characters; the longest path of a Linux system call."""
 
-_BRACKET = lazy_pattern(r"\[([!^]?+)(.[^\]]*)\]", re.DOTALL)
-_MEMBER = lazy_pattern(r"(.)(?:-(.))?", re.DOTALL)
+_BRACKET = r"\[([!^]?+)(.[^\]]*)\]"
+_MEMBER = r"(.)(?:-(.))?"
 _NOTHING = "$x"
 """Matches no path."""
 
 
 def check(glob: str) -> None:
     """Refuse a glob longer than any path."""
-    if len(glob) > LONGEST:
+    if len(glob) > _LONGEST:
         raise InvalidRequest(
-            f"the path filter has {len(glob):,} characters; the limit is {LONGEST:,}",
+            f"the path filter has {len(glob):,} characters; the limit is {_LONGEST:,}",
             remedy="Use a shorter glob, such as '*/guides/*'.",
         )
 
@@ -543,7 +522,11 @@ def compiled(glob: str) -> re.Pattern[str]:
 
 
 def matches(glob: str | None, path: str | None) -> bool:
-    """Check whether a path matches a glob. SQLite calls this function for ``path GLOB glob``."""
+    """Check whether a path matches a glob. SQLite calls this function for ``path GLOB glob``.
+
+    ``*`` crosses slashes, ``?`` is a character, ``[a-c]`` and ``[^a-c]`` one of a set. Each store matches in
+    time proportional to glob times path at most.
+    """
     return glob is not None and path is not None and compiled(glob).match(path) is not None
 
 
@@ -555,7 +538,7 @@ def _pieces(glob: str) -> list[str]:
     while place < len(glob):
         one = glob[place]
         if one == "[" and place + 1 < closed:
-            bracket = _BRACKET.match(glob, place)
+            bracket = re.compile(_BRACKET, re.DOTALL).match(glob, place)
             if bracket is None:  # the only bracket after it is one of its characters
                 return [_NOTHING]
             pieces.append(_some(bracket[1], bracket[2]))
@@ -572,7 +555,7 @@ def _pieces(glob: str) -> list[str]:
 def _some(negation: str, inside: str) -> str:
     """One of the characters between brackets, the first of which may be a bracket."""
     allowed = ""
-    for low, high in _MEMBER.findall(inside):
+    for low, high in re.findall(_MEMBER, inside, re.DOTALL):
         if not high:
             allowed += _literal(low)
         elif low <= high:

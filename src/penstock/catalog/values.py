@@ -1,4 +1,4 @@
-"""Values given to the catalog: sources, generations, pages, chunks, tasks and outcomes.
+"""Values that a catalog takes and answers with: generations, tasks and outcomes; sources, documents and hits.
 
 All are frozen and know no store and no clock. A *source* is what a user calls a document; one *generation* of
 it is a row of ``documents``. Numbers named ``…_id`` without quotes are handles: they are never used again for
@@ -18,13 +18,6 @@ from penstock.catalog.graph import Extraction
 from penstock.catalog.rules.phases import LATER_PHASES, PerChunkPhase, PerPhase
 from penstock.catalog.rules.phases import Fingerprints as Fingerprints
 from penstock.catalog.rules.phases import Phase as Phase
-from penstock.named_tuple import NamedTuple
-
-# Properties of a document: facts stated by the source, and warnings of the extractor.
-#
-# They are stored as JSON, with the filtered ones a second time in the form in which filters compare them. No
-# store has to fold letters or to convert times by itself, so that a filter means the same in all of them.
-
 
 MAX_CHARS = 500
 """Maximum length of a property or a warning."""
@@ -75,7 +68,11 @@ class _Row(StoredProperties, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def encode(properties: StoredProperties, title: str) -> str:
-    """The column for the properties and the title of a document."""
+    """The column for the properties and the title of a document, as JSON.
+
+    What is filtered stands in it a second time, in the form in which filters compare it. No store has to fold
+    letters or to convert times by itself, so a filter means the same in all of them.
+    """
     if not title and properties == StoredProperties():
         return NOTHING_STORED
     row = _Row(
@@ -195,7 +192,7 @@ class Place(msgspec.Struct, frozen=True, order=True):
 class NewChunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A piece of a page. ``start`` and ``end`` are characters of the page's text, lines count from 1.
 
-    ``text`` holds no NUL and no lone surrogate; ``text_hash`` is what ``identity.text_hash`` makes of it.
+    ``text`` holds no NUL and no lone surrogate; ``text_hash`` is what ``paths.text_hash`` makes of it.
     ``vector``: float32, little endian; empty: it is in an outside store already. None: to be embedded, unless
     the source's own chunks or the cache know the text, or the generation has no space.
     """
@@ -378,7 +375,7 @@ class HeldTask(msgspec.Struct, frozen=True, gc=False):
 
 
 class TaskOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a claim, made by ``catalog.rules.outcomes``. ``stored``: address of the outside store."""
+    """The end of a claim, made by ``catalog.rules.publication``. ``stored``: address of the outside store."""
 
     lane: Phase
     task_id: int
@@ -524,9 +521,6 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     remedy: str = ""
     job_id: str | None = None
     at: datetime | None = None
-
-
-# The values the catalog answers with: known sources, documents and their progress, hits of a search.
 
 
 class KnownSource(msgspec.Struct, frozen=True, gc=False):
@@ -824,7 +818,7 @@ class ChunkView(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-class Holding(NamedTuple):
+class Holding(msgspec.Struct, frozen=True):
     """Published chunks that hold a word, compared as a keyword search does, by id.
 
     ``cut``: the index has more texts with the word, perhaps of other tenants, that were not looked at.
@@ -854,7 +848,7 @@ class VectorChanges(msgspec.Struct, frozen=True):
     fresh: tuple[int, ...] = ()
 
 
-class SourceMark(NamedTuple):
+class SourceMark(msgspec.Struct, frozen=True, array_like=True):
     """A source after the last change. ``mark`` identifies the publication."""
 
     family_key: int

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from penstock.cli.hit_page import relative
 from penstock.cli.output import emit, emit_json, printable, table
@@ -107,8 +108,8 @@ def neighbours(
     if svg is not None:
         _write_picture(svg, neighbourhood_svg(found))
     if session.as_json:
-        nodes = [node._asdict() | {"hops": far} for node, far in found.nodes]
-        emit_json({"nodes": nodes, "edges": [edge._asdict() for edge in found.edges]})
+        nodes = [msgspec.structs.asdict(node) | {"hops": far} for node, far in found.nodes]
+        emit_json({"nodes": nodes, "edges": [msgspec.structs.asdict(edge) for edge in found.edges]})
         return
     named = {node.id: _shown(node) for node, _ in found.nodes}
     distances = {node.id: far for node, far in found.nodes}
@@ -136,7 +137,12 @@ def path(session: Session, source: str, target: str, tenant: str | None) -> None
     found = session.readers.graph_path(source, target, tenant_id=session.place(tenant=tenant).tenant_id)
     if session.as_json:
         nodes, edges = found or ([], [])
-        emit_json({"nodes": [one._asdict() for one in nodes], "edges": [one._asdict() for one in edges]})
+        emit_json(
+            {
+                "nodes": [msgspec.structs.asdict(one) for one in nodes],
+                "edges": [msgspec.structs.asdict(one) for one in edges],
+            }
+        )
     elif found is None:
         emit("No relations lead from one to the other.")
     else:
@@ -156,7 +162,7 @@ def stats(session: Session, tenant: str | None) -> None:
     """Count entities and relations by kind."""
     counts = session.readers.graph_counts(session.place(tenant=tenant).tenant_id)
     if session.as_json:
-        emit_json(counts._asdict())
+        emit_json(msgspec.structs.asdict(counts))
         return
     if not counts.chunks:
         emit("No entities. Extract them with: penstock index --graph PATH")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from penstock.cli.exit_codes import REFUSED
 from penstock.cli.hit_page import relative
@@ -134,7 +135,7 @@ def move(session: Session, old: str, new: str) -> None:
     """
     found = session.assembly.documents.projects.move(old, new)
     if session.as_json:
-        emit_json(found._asdict())
+        emit_json(msgspec.structs.asdict(found))
     else:
         session.confirm_done(f"Project {printable(found.name)} is now at {printable(found.root)}")
 

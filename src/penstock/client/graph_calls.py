@@ -8,8 +8,7 @@ from penstock.client.calls import ApiCall, _get, _same, _target
 from penstock.service.options import EntityOptions, NeighbourOptions, refuse_unknown
 
 if TYPE_CHECKING:
-    from penstock.catalog.graph import GraphCounts
-    from penstock.catalog.rules.graph import Edge, Neighbourhood, Node
+    from penstock.catalog.graph import Edge, GraphCounts, Neighbourhood, Node
     from penstock.service.graph import EntityReport
 
     Way: TypeAlias = tuple[list[Node], list[Edge]]
@@ -27,7 +26,7 @@ def entity(name: str, options: EntityOptions) -> ApiCall[list[EntityReport]]:
 
 def neighbours(name: str, options: NeighbourOptions) -> ApiCall[Neighbourhood]:
     """Find the entities around those with a name."""
-    from penstock.catalog.rules.graph import Neighbourhood
+    from penstock.catalog.graph import Neighbourhood
 
     refuse_unknown("graph_neighbours", options, NeighbourOptions)
     return _get("/graph/neighbours", Neighbourhood, {"name": name, **options})
@@ -35,7 +34,7 @@ def neighbours(name: str, options: NeighbourOptions) -> ApiCall[Neighbourhood]:
 
 def path(source: str, target: str, tenant_id: str | None) -> ApiCall[Way | None]:
     """Find a shortest way between two names."""
-    from penstock.catalog.rules.graph import Edge, Node
+    from penstock.catalog.graph import Edge, Node
 
     query = {"source": source, "target": target, "tenant_id": tenant_id}
     kind: Any = tuple[list[Node], list[Edge]] | None

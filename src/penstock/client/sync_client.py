@@ -31,8 +31,7 @@ from penstock.client.uploads import file_name, opened
 from penstock.service.options import ClientIndexOptions, refuse_unknown
 
 if TYPE_CHECKING:
-    from penstock.catalog.graph import GraphCounts
-    from penstock.catalog.rules.graph import Neighbourhood
+    from penstock.catalog.graph import GraphCounts, Neighbourhood
     from penstock.catalog.values import PageState, Source
     from penstock.client.calls import ApiCall
     from penstock.client.graph_calls import Way

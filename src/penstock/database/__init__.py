@@ -1,11 +1,6 @@
 """Database access shared by the queue and the catalog.
 
-- ``sqlite_connections``: connections and transactions of one process, and translated errors
-- ``sqlite_file``: creation, loss and read-only access of the database file
-- ``sqlite_schema``: migration of a SQLite file
-- ``postgres_connections``: connection pool, and the clock of the server
-- ``postgres_errors``: translation of PostgreSQL errors
-- ``postgres_schema``: migration of a PostgreSQL database
-- ``schema``: numbered migration scripts, and the names they create
-- ``fair_semaphore``: semaphore in order of arrival
+``sqlite``    connections and transactions on one file, its loss, translated errors, and migration
+``postgres``  a pool of connections, the clock of the server, translated errors, and migration
+``schema``    numbered migration scripts and the names they create; fair turns, and hooks of ``fork``
 """

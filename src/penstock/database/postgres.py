@@ -1,4 +1,4 @@
-"""PostgreSQL connections of one process: a pool, and the clock of the server.
+"""PostgreSQL for queue and catalog: a pool of connections, the server's clock, errors, and migration.
 
 Not psycopg_pool, which opens connections in its own threads: a wrong password shows only as a timeout, and a
 forked child inherits a pool without its threads.
@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+import msgspec
 import psycopg
 from psycopg import errors as pg
 from psycopg import pq, sql
@@ -36,20 +37,16 @@ from penstock.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from penstock.named_tuple import NamedTuple
 from penstock.queue.sql.statements import JOB_COLUMNS, migrations
 from penstock.store_url import ENCODE_PASSWORD, StoreUrl
-
-# Translation of PostgreSQL errors: one line with the store and a remedy, without secrets.
-
 
 _URL = "its URL (PENSTOCK_URL; for a separate catalog PENSTOCK_CATALOG_URL)"
 _CHECK_LOGIN = f"Check the user, the password and the database in {_URL}, and the server's pg_hba.conf."
 _GRANT = f"Grant the user of {_URL} the right to create and change tables in its schema."
 _PRIMARY = f"Point {_URL} at the primary server; a replica can only be read."
 _CREATE = f"Create the database (`createdb NAME`), or name another in {_URL}."
-OWN_SCHEMA = f"Give Penstock a separate schema: add ?schema=NAME to {_URL}; it is created."
-RESTORE = f"Restore the missing objects from a backup, or start in a new schema: ?schema=NAME in {_URL}."
+_OWN_SCHEMA = f"Give Penstock a separate schema: add ?schema=NAME to {_URL}; it is created."
+_RESTORE = f"Restore the missing objects from a backup, or start in a new schema: ?schema=NAME in {_URL}."
 _CONNECTIONS = (
     "Raise max_connections of the server, lower PENSTOCK_POSTGRES_POOL_SIZE, or put a pooler in between."
 )
@@ -80,14 +77,14 @@ _BY_STATE: dict[str, tuple[type[PenstockError], str, str | None]] = {
     "40001": (StoreUnavailable, "stayed busy: every attempt met another writer", None),
     "XX001": (StoreUnavailable, "reports damaged data", _REPAIR),
     "XX002": (StoreUnavailable, "reports a damaged index", _REPAIR),
-    "42P01": (SchemaMismatch, "lacks a table of this version's schema", RESTORE),
-    "42703": (SchemaMismatch, "lacks a column of this version's schema", RESTORE),
-    "42704": (SchemaMismatch, "lacks a type or index of this version's schema", RESTORE),
-    "42883": (SchemaMismatch, "lacks a function of this version's schema", RESTORE),
+    "42P01": (SchemaMismatch, "lacks a table of this version's schema", _RESTORE),
+    "42703": (SchemaMismatch, "lacks a column of this version's schema", _RESTORE),
+    "42704": (SchemaMismatch, "lacks a type or index of this version's schema", _RESTORE),
+    "42883": (SchemaMismatch, "lacks a function of this version's schema", _RESTORE),
     "3F000": (SchemaMismatch, "has no schema to work in", "Create the schema named in search_path."),
-    "42P07": (SchemaMismatch, "already has an object of this name that is not Penstock's", OWN_SCHEMA),
-    "42710": (SchemaMismatch, "already has an object of this name that is not Penstock's", OWN_SCHEMA),
-    "42723": (SchemaMismatch, "already has a function of this name that is not Penstock's", OWN_SCHEMA),
+    "42P07": (SchemaMismatch, "already has an object of this name that is not Penstock's", _OWN_SCHEMA),
+    "42710": (SchemaMismatch, "already has an object of this name that is not Penstock's", _OWN_SCHEMA),
+    "42723": (SchemaMismatch, "already has a function of this name that is not Penstock's", _OWN_SCHEMA),
     "54000": (InvalidText, "cannot keep a text this long as a name or path", _SHORTEN),
     "22001": (InvalidText, "cannot keep a text this long", _SHORTEN),
     "22021": (InvalidText, "cannot keep a text of the request", None),
@@ -116,7 +113,8 @@ RETRYABLE_ERRORS = (pg.DeadlockDetected, pg.SerializationFailure)
 
 
 def translate_error(error: psycopg.Error, name: str) -> PenstockError:
-    """Translate an error of the driver, of whatever class: no loop of Penstock ends with the driver's own."""
+    """Translate an error of the driver, of whatever class, into one line with the store and a remedy, without
+    secrets: no loop of Penstock ends with the driver's own."""
     state = error.sqlstate or _state_from_text(error) or ""
     known = _BY_STATE.get(state) or _BY_CLASS.get(state[:2]) or _by_type(error, state)
     kind, what, remedy = known
@@ -172,7 +170,7 @@ def one_line(error: BaseException) -> str:
 
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
-CONNECT_TIMEOUT_S = 10
+_CONNECT_TIMEOUT_S = 10
 _PLANS = {"enable_seqscan": "off", "plan_cache_mode": "force_generic_plan"}
 """Every statement has its index for all values, so one generic plan is enough. A plan made while the table
 was small, or had no statistics, must not scan the table when it has grown."""
@@ -182,7 +180,7 @@ _IS_DIRECT = f"SELECT current_setting('{_DIRECT}', true)".encode()
 _BINARY_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 
-class UtcLoader(Loader):
+class _UtcLoader(Loader):
     """Loads binary times as UTC: the time zone of a session behind a pooler is unknown."""
 
     format = pq.Format.BINARY
@@ -233,7 +231,7 @@ class PostgresConnections:
         for port in str(parameters.get("port") or "0").split(","):
             if not port.isdecimal():
                 raise self._not_a_url("the text after the host's colon is not a port")
-        parameters.setdefault("connect_timeout", CONNECT_TIMEOUT_S)
+        parameters.setdefault("connect_timeout", _CONNECT_TIMEOUT_S)
         parameters.setdefault("application_name", "penstock")
         if not self.pooled:
             # A pooler refuses such options; there every transaction sets them.
@@ -273,7 +271,7 @@ class PostgresConnections:
             raise translate_error(error, self.name) from error
         if not self.pooled:
             self._refuse_pooler(connection)
-        connection.adapters.register_loader("timestamptz", UtcLoader)
+        connection.adapters.register_loader("timestamptz", _UtcLoader)
         return connection
 
     def _refuse_pooler(self, connection: Connection) -> None:
@@ -387,14 +385,14 @@ def _has_ended(connection: Connection) -> bool:
     return bool(poll.poll(0))
 
 
-READ_EVERY_S = 30.0
+_READ_EVERY_S = 30.0
 """Seconds between reads: two correct clocks drift apart by less than a few milliseconds in this time."""
 
 _READ_CLOCK = b"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class _Reading(NamedTuple):
+class _Reading(msgspec.Struct, frozen=True):
     server: datetime
     at: float
 
@@ -412,7 +410,7 @@ class ServerClock:
 
     def now(self) -> datetime:
         reading = self._reading
-        if reading is None or clock.elapsed_s() - reading.at > READ_EVERY_S:
+        if reading is None or clock.elapsed_s() - reading.at > _READ_EVERY_S:
             reading = self._reading = self._read_clock()
         return reading.server + timedelta(seconds=clock.elapsed_s() - reading.at)
 
@@ -428,9 +426,6 @@ class ServerClock:
             raise AssertionError("the server has no clock")
         # The clock was read between request and response.
         return _Reading(_UNIX_EPOCH + timedelta(microseconds=found[0]), (before + after) / 2)
-
-
-# Migration of a PostgreSQL database, safe with concurrent migrations.
 
 
 _LOCK = b"SELECT pg_advisory_xact_lock(hashtextextended('penstock migration in ' || current_schema(), 0))"
@@ -461,6 +456,7 @@ QUEUE = Schema(
 
 
 def migrate(connection: Connection, name: str, schema: Schema = QUEUE) -> None:
+    """Apply missing changes of the schema. Several processes may do so at a time."""
     if _applied(connection, name, schema) >= schema.newest:
         # A replica, which can only be read, is opened here.
         _refuse_incomplete(connection, name, schema)
@@ -509,7 +505,7 @@ def _refuse_foreign(connection: Connection, name: str, schema: Schema, applied: 
         return
     reason = "is not Penstock's" if not applied else f"is of a later schema than {applied}, the last recorded"
     message = f"{name} already has {present[taken]} named {taken} that {reason}"
-    raise SchemaMismatch(message, remedy=OWN_SCHEMA)
+    raise SchemaMismatch(message, remedy=_OWN_SCHEMA)
 
 
 def _refuse_incomplete(connection: Connection, name: str, schema: Schema) -> None:
@@ -517,7 +513,7 @@ def _refuse_incomplete(connection: Connection, name: str, schema: Schema) -> Non
     present: dict[str, str] = dict(connection.execute(_PRESENT_IN_PATH, {"names": names}).fetchall())
     missing = next((each for each in names if each not in present), None)
     if missing is not None:
-        raise schema.lacks(name, missing, remedy=RESTORE)
+        raise schema.lacks(name, missing, remedy=_RESTORE)
 
 
 def create(connection: Connection, namespace: str | None) -> None:
@@ -569,7 +565,7 @@ def _applied(connection: Connection, name: str, schema: Schema) -> int:
         return 0
     if ledger == (False,):
         message = f"{name} already has a table named {schema.ledger} that is not Penstock's"
-        raise SchemaMismatch(message, remedy=OWN_SCHEMA)
+        raise SchemaMismatch(message, remedy=_OWN_SCHEMA)
     latest = connection.execute(schema.applied_statement.encode()).fetchone()
     applied = int(latest[0]) if latest else 0
     schema.refuse_newer(name, applied)

@@ -1,4 +1,4 @@
-"""Schemas as numbered migration scripts, and the names which these create."""
+"""Schemas as numbered scripts, and what connections of both stores need: fair turns, and hooks of fork."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import re
 import threading
 import weakref
 from collections import deque
+from collections.abc import Iterable
 from typing import Protocol
 
+import msgspec
+
 from penstock.errors import RestoreUnfinished, SchemaMismatch
-from penstock.lazy_pattern import lazy_pattern
-from penstock.named_tuple import NamedTuple
 
 RESTORING = 2_000_000_000
 """Number in the table of applied scripts while a store is restored: no version opens such a store."""
 
-_CREATE = lazy_pattern(
+_CREATE = (
     r"^CREATE (?:UNIQUE |VIRTUAL |OR REPLACE )?"
     r"(TABLE|VIEW|INDEX|TYPE|SEQUENCE|FUNCTION|TRIGGER|TEXT SEARCH DICTIONARY|TEXT SEARCH CONFIGURATION)"
-    r" (?:IF NOT EXISTS )?(\w+)",
-    re.MULTILINE,
+    r" (?:IF NOT EXISTS )?(\w+)"
 )
-_DROP = lazy_pattern(r"^DROP \w+ (?:IF EXISTS )?(\w+)", re.MULTILINE)
+_DROP = r"^DROP \w+ (?:IF EXISTS )?(\w+)"
 
 
-class Schema(NamedTuple):
+class Schema(msgspec.Struct, frozen=True):
     """Numbered scripts, oldest first, and the table of applied scripts.
 
     ``probe``: a statement of PostgreSQL that fails on foreign tables of the same names. ``restoring``: the
@@ -49,21 +49,11 @@ class Schema(NamedTuple):
 
         Left out are triggers, which are unique only per table, and dropped objects.
         """
-        names: dict[str, None] = {}
-        for _, script in self.after(applied):
-            for name in _DROP.findall(script):
-                names.pop(name, None)
-            names |= {name: None for kind, name in _CREATE.findall(script) if kind != "TRIGGER"}
-        return list(names)
+        return list(_created(self.after(applied)))
 
     def tables(self) -> list[str]:
         """List the tables in order of creation: referenced tables come first."""
-        found: dict[str, None] = {}
-        for _, script in self.scripts:
-            for name in _DROP.findall(script):
-                found.pop(name, None)
-            found |= {name: None for kind, name in _CREATE.findall(script) if kind == "TABLE"}
-        return list(found)
+        return [name for name, kind in _created(self.scripts).items() if kind == "TABLE"]
 
     @property
     def applied_statement(self) -> str:
@@ -93,14 +83,23 @@ class Schema(NamedTuple):
         )
 
 
-# Fair semaphore: threads are served in order of arrival.
-#
-# ``threading.Semaphore`` lets a thread that releases acquire again before the one it woke: under steady use
-# some threads never get their turn.
+def _created(scripts: Iterable[tuple[int, str]]) -> dict[str, str]:
+    """Names with their kinds, of all that the scripts create and none of them drops; without triggers."""
+    names: dict[str, str] = {}
+    for _, script in scripts:
+        for name in re.findall(_DROP, script, re.MULTILINE):
+            names.pop(name, None)
+        created = re.findall(_CREATE, script, re.MULTILINE)
+        names |= {name: kind for kind, name in created if kind != "TRIGGER"}
+    return names
 
 
 class FairSemaphore:
-    """A semaphore with a queue of waiting threads."""
+    """A semaphore that threads get in the order of their arrival.
+
+    ``threading.Semaphore`` lets a thread that releases acquire again before the one it woke: under steady use
+    some threads never get their turn.
+    """
 
     def __init__(self, value: int) -> None:
         self._free = value
@@ -143,24 +142,23 @@ class FairSemaphore:
                 self._free += 1
 
 
-# Hooks in the child after ``fork``.
-#
-# A child inherits locks held by threads that it does not have, and descriptors whose file locks and events
-# it shares with its parent. The hook runs before anything else in the child. Comparing the process id on
-# each call instead would let two threads of the child notice at once.
+class _ForkAware(Protocol):
+    """An object with resources of one process.
 
-
-class ForkAware(Protocol):
-    """An object with resources of one process."""
+    A child inherits locks held by threads that it does not have, and descriptors whose file locks and events
+    it shares with its parent. The hook runs before anything else in the child. Comparing the process id on
+    each call instead would let two threads of the child notice at once.
+    """
 
     def after_fork(self) -> None:
         """Drop the resources of the parent. Called in the child, which has one thread then."""
 
 
-_registered: weakref.WeakSet[ForkAware] = weakref.WeakSet()
+_registered: weakref.WeakSet[_ForkAware] = weakref.WeakSet()
 
 
-def register(item: ForkAware) -> None:
+def register(item: _ForkAware) -> None:
+    """Call ``after_fork`` of an item in each child, as long as the item lives."""
     _registered.add(item)
 
 

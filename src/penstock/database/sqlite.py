@@ -1,7 +1,8 @@
-"""SQLite connections of one process: one for writing, some for reading and one for notifications.
+"""SQLite for queue and catalog: connections to one file, errors, and migration.
 
-Each is used by one thread at a time. SQLite would allow more, but an unfinished read of one thread keeps a
-write of another from the newest state, and the write fails at once as busy.
+A process has one connection for writing, some for reading and one for notifications. Each is used by one
+thread at a time. SQLite would allow more, but an unfinished read of one thread keeps a write of another from
+the newest state, and the write fails at once as busy.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+import msgspec
+
 from penstock import clock
 from penstock.clock import format_time, now
 from penstock.database import schema
@@ -39,27 +42,24 @@ from penstock.errors import (
     StoreVanished,
     TooManyFiles,
 )
-from penstock.named_tuple import NamedTuple
 from penstock.queue.sql.statements import migrations
 from penstock.state_directory import make_private
 
-# The file of SQLite connections: creation, detection of a lost file, and read-only access.
 
-
-class NamedCursor(sqlite3.Cursor):
+class _NamedCursor(sqlite3.Cursor):
     """A cursor for drivers that take ``?1`` for a name, and warn of each value in a sequence.
 
     The number becomes the name, and the values a mapping.
     """
 
-    def execute(self, statement: str, values: Any = (), /) -> NamedCursor:
+    def execute(self, statement: str, values: Any = (), /) -> _NamedCursor:
         if "?1" in statement:
             super().execute(_with_names(statement), _by_name(values))
         else:
             super().execute(statement, values)
         return self
 
-    def executemany(self, statement: str, rows: Iterable[Any], /) -> NamedCursor:
+    def executemany(self, statement: str, rows: Iterable[Any], /) -> _NamedCursor:
         if "?1" in statement:
             super().executemany(_with_names(statement), map(_by_name, rows))
         else:
@@ -70,15 +70,15 @@ class NamedCursor(sqlite3.Cursor):
 class NamedConnection(sqlite3.Connection):
     """A connection with such cursors."""
 
-    def cursor(self, factory: Any = NamedCursor) -> Any:
+    def cursor(self, factory: Any = _NamedCursor) -> Any:
         return super().cursor(factory)
 
-    def execute(self, statement: str, values: Any = (), /) -> NamedCursor:
-        cursor: NamedCursor = self.cursor()
+    def execute(self, statement: str, values: Any = (), /) -> _NamedCursor:
+        cursor: _NamedCursor = self.cursor()
         return cursor.execute(statement, values)
 
-    def executemany(self, statement: str, rows: Iterable[Any], /) -> NamedCursor:
-        cursor: NamedCursor = self.cursor()
+    def executemany(self, statement: str, rows: Iterable[Any], /) -> _NamedCursor:
+        cursor: _NamedCursor = self.cursor()
         return cursor.executemany(statement, rows)
 
 
@@ -103,13 +103,13 @@ def takes_numbers_for_names(python: Sequence[int]) -> bool:
 
 _NAMED = takes_numbers_for_names(sys.version_info[:3])
 CONNECTION: type[sqlite3.Connection] = NamedConnection if _NAMED else sqlite3.Connection
-CURSOR: type[sqlite3.Cursor] = NamedCursor if _NAMED else sqlite3.Cursor
+CURSOR: type[sqlite3.Cursor] = _NamedCursor if _NAMED else sqlite3.Cursor
 """The class of cursors on the connections of callers."""
 
 _CANNOT_WRITE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 
 
-class SqliteFile:
+class _SqliteFile:
     """One database file: the path, and the identity at the first open."""
 
     def __init__(self, path: Path) -> None:
@@ -218,10 +218,10 @@ class SqliteFile:
 
 T = TypeVar("T")
 
-DESCRIPTORS = 4
+_DESCRIPTORS = 4
 """Files of an open store: database, log, index and a temporary file."""
 
-READERS = 4
+_READERS = 4
 """Connections for reading: a read that takes its time, such as groups of failures, delays no other."""
 
 RETRY_S = 0.002
@@ -244,7 +244,7 @@ def truncate_log(path: Path, busy_timeout_s: float) -> None:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-class SqlFunction(NamedTuple):
+class SqlFunction(msgspec.Struct, frozen=True):
     """A function for SQL: the number of arguments, and the callable."""
 
     arguments: int
@@ -265,7 +265,7 @@ class SqliteConnections:
     ) -> None:
         """``functions``: SQL functions, which may replace built-in ones."""
         self.path = path
-        self.file = SqliteFile(path)
+        self.file = _SqliteFile(path)
         self._synchronous = synchronous
         self._busy_timeout_s = busy_timeout_s
         self._foreign_keys = foreign_keys
@@ -276,8 +276,8 @@ class SqliteConnections:
 
     def _reset(self) -> None:
         self._write_lock = threading.RLock()
-        self._reads = threading.Semaphore(READERS)
-        self._idle_readers = ["read", *(f"read {number}" for number in range(2, READERS + 1))][::-1]
+        self._reads = threading.Semaphore(_READERS)
+        self._idle_readers = ["read", *(f"read {number}" for number in range(2, _READERS + 1))][::-1]
         self._listen_lock = threading.Lock()
         self._opening = threading.Lock()
         self._open: dict[str, sqlite3.Connection] = {}
@@ -468,7 +468,7 @@ class SqliteConnections:
     def close(self) -> None:
         """Close all connections. A later call opens the file again, even a new file at the path."""
         with self._write_lock, self._listen_lock:
-            for _ in range(READERS):
+            for _ in range(_READERS):
                 self._reads.acquire()
             try:
                 for connection in self._open.values():
@@ -476,7 +476,7 @@ class SqliteConnections:
                 self._open.clear()
                 self.file.forget()
             finally:
-                self._reads.release(READERS)
+                self._reads.release(_READERS)
 
 
 def _use_wal(connection: sqlite3.Connection, timeout_s: float) -> None:
@@ -543,7 +543,7 @@ def _out_of_descriptors() -> bool:
     """Check whether this process is out of file descriptors: SQLite reports only a failure."""
     opened: list[int] = []
     try:
-        opened.extend(os.open(os.devnull, os.O_RDONLY) for _ in range(DESCRIPTORS))
+        opened.extend(os.open(os.devnull, os.O_RDONLY) for _ in range(_DESCRIPTORS))
     except OSError as error:
         return error.errno in (errno.EMFILE, errno.ENFILE)
     finally:
@@ -568,16 +568,16 @@ def translate_error(error: BaseException, path: Path) -> PenstockError | None:
     return kind(f"{path} {what} ({error})")
 
 
-# Migration of a SQLite file, safe with concurrent migrations.
-
-
 QUEUE = Schema("penstock_migration", migrations("sqlite"))
 
 
 def migrate(
     connections: SqliteConnections, path: Path, schema: Schema = QUEUE, *, reader: str | None = None
 ) -> None:
-    """Apply missing changes of the schema. ``reader``: the role of the connection that looks for them."""
+    """Apply missing changes of the schema. Several processes may do so at a time.
+
+    ``reader``: the role of the connection that looks for them.
+    """
     _make_directory(path.parent)
     with connections.reading() if reader is None else connections.snapshot(reader) as connection:
         if _applied(connection, path, schema) >= schema.newest:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
 from penstock.catalog.graph import StoredEntity, StoredRelation, TextGraph
 from penstock.errors import ServiceUnavailable
 from penstock.graph_stores.protocol import (
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 # A key is the id of the catalog and the number of the text or entity.
 
 
-SCHEMA = (
+_SCHEMA = (
     "CREATE CONSTRAINT penstock_text_key IF NOT EXISTS FOR (t:PenstockText) REQUIRE t.key IS UNIQUE",
     "CREATE CONSTRAINT penstock_entity_key IF NOT EXISTS FOR (e:PenstockEntity) REQUIRE e.key IS UNIQUE",
     "CREATE INDEX penstock_text_catalog IF NOT EXISTS FOR (t:PenstockText) ON (t.catalog, t.id)",
@@ -43,7 +45,7 @@ SCHEMA = (
 )
 
 # The first SET locks the node before its version is read: of two writers the newer one wins.
-TAKE_TEXTS = """
+_TAKE_TEXTS = """
 UNWIND $rows AS row
 MERGE (t:PenstockText {key: row.key})
 SET t.catalog = $catalog, t.id = row.id, t.tenant = row.tenant
@@ -51,12 +53,12 @@ WITH t, row WHERE coalesce(t.version, 0) < row.version
 SET t.version = row.version
 RETURN row.key
 """
-ENTITIES_OF = """
+_ENTITIES_OF = """
 MATCH (t:PenstockText)-[:MENTIONS]->(e:PenstockEntity) WHERE t.key IN $keys RETURN DISTINCT e.key
 """
-CLEAR_RELATIONS = "MATCH ()-[r:RELATES]->() WHERE r.text IN $keys DELETE r"
-CLEAR_MENTIONS = "MATCH (t:PenstockText)-[m:MENTIONS]->() WHERE t.key IN $keys DELETE m"
-PUT_ENTITIES = """
+_CLEAR_RELATIONS = "MATCH ()-[r:RELATES]->() WHERE r.text IN $keys DELETE r"
+_CLEAR_MENTIONS = "MATCH (t:PenstockText)-[m:MENTIONS]->() WHERE t.key IN $keys DELETE m"
+_PUT_ENTITIES = """
 UNWIND $rows AS row
 MERGE (e:PenstockEntity {key: row.key})
 SET e.catalog = $catalog, e.id = row.id, e.tenant = row.tenant
@@ -64,84 +66,81 @@ WITH e, row WHERE coalesce(e.version, 0) < row.version
 SET e.version = row.version, e.kind = row.kind, e.name = row.name, e.name_key = row.name_key,
     e.short_key = row.short_key
 """
-PUT_MENTIONS = """
+_PUT_MENTIONS = """
 UNWIND $rows AS row
 MATCH (t:PenstockText {key: row.text}) MATCH (e:PenstockEntity {key: row.entity})
 MERGE (t)-[m:MENTIONS]->(e) SET m.occurrences = row.occurrences
 """
-PUT_RELATIONS = """
+_PUT_RELATIONS = """
 UNWIND $rows AS row
 MATCH (a:PenstockEntity {key: row.source}) MATCH (b:PenstockEntity {key: row.target})
 MERGE (a)-[r:RELATES {text: row.text, kind: row.kind}]->(b) SET r.weight = row.weight
 """
 # Without DETACH: a node that another writer mentions meanwhile is not deleted, the statement fails.
-DELETE_IDLE = """
+_DELETE_IDLE = """
 MATCH (e:PenstockEntity) WHERE e.key IN $keys AND NOT (e)<-[:MENTIONS]-() DELETE e
 """
-DELETE_TEXTS = "MATCH (t:PenstockText) WHERE t.key IN $keys DELETE t"
+_DELETE_TEXTS = "MATCH (t:PenstockText) WHERE t.key IN $keys DELETE t"
 
-CLEAR_TEXTS = """
+_CLEAR_TEXTS = """
 MATCH (t:PenstockText) WHERE t.catalog = $catalog WITH t LIMIT 1000 DETACH DELETE t RETURN count(*) AS gone
 """
-CLEAR_ENTITIES = """
+_CLEAR_ENTITIES = """
 MATCH (e:PenstockEntity) WHERE e.catalog = $catalog WITH e LIMIT 1000 DETACH DELETE e RETURN count(*) AS gone
 """
 
-TEXTS_AFTER = """
+_TEXTS_AFTER = """
 MATCH (t:PenstockText) WHERE t.catalog = $catalog AND t.id > $after
 RETURN t.id ORDER BY t.id LIMIT $limit
 """
-TEXTS_PRESENT = "MATCH (t:PenstockText) WHERE t.key IN $keys RETURN t.id"
-ENTITIES_IN = """
+_TEXTS_PRESENT = "MATCH (t:PenstockText) WHERE t.key IN $keys RETURN t.id"
+_ENTITIES_IN = """
 MATCH (t:PenstockText)-[m:MENTIONS]->(e:PenstockEntity) WHERE t.key IN $keys
 RETURN t.id, e.id, e.kind, e.name_key, e.short_key, e.name, m.occurrences
 """
-RELATIONS_IN = """
+_RELATIONS_IN = """
 MATCH (a:PenstockEntity)-[r:RELATES]->(b:PenstockEntity) WHERE r.text IN $keys
 RETURN r.text, a.id, b.id, r.kind, r.weight
 """
-COUNT_IDLE = """
+_COUNT_IDLE = """
 MATCH (e:PenstockEntity) WHERE e.catalog = $catalog AND NOT (e)<-[:MENTIONS]-() RETURN count(e)
 """
-DROP_IDLE = """
+_DROP_IDLE = """
 MATCH (e:PenstockEntity) WHERE e.catalog = $catalog AND NOT (e)<-[:MENTIONS]-() DELETE e
 """
 
 _MENTION = "RETURN e.id, e.name, e.kind, t.id, m.occurrences"
 _RELATION = "RETURN a.id, b.id, r.kind, r.text, r.weight"
-NAMED = f"""
+_NAMED = f"""
 MATCH (e:PenstockEntity) WHERE e.catalog = $catalog AND e.tenant = $tenant
   AND (e.name_key = $name_key OR e.short_key = $short_key)
 MATCH (t:PenstockText)-[m:MENTIONS]->(e) {_MENTION}
 """
-MENTIONS_OF = f"""
+_MENTIONS_OF = f"""
 MATCH (t:PenstockText)-[m:MENTIONS]->(e:PenstockEntity) WHERE e.key IN $keys AND e.tenant = $tenant {_MENTION}
 """
-RELATIONS_FROM = f"""
+_RELATIONS_FROM = f"""
 MATCH (a:PenstockEntity)-[r:RELATES]->(b:PenstockEntity)
 WHERE a.key IN $keys AND a.tenant = $tenant {_RELATION}
 """
-RELATIONS_TO = f"""
+_RELATIONS_TO = f"""
 MATCH (a:PenstockEntity)-[r:RELATES]->(b:PenstockEntity)
 WHERE b.key IN $keys AND b.tenant = $tenant {_RELATION}
 """
-ALL_MENTIONS = f"""
+_ALL_MENTIONS = f"""
 MATCH (t:PenstockText)-[m:MENTIONS]->(e:PenstockEntity)
 WHERE t.catalog = $catalog AND t.tenant = $tenant {_MENTION}
 """
-ALL_RELATIONS = f"""
+_ALL_RELATIONS = f"""
 MATCH (a:PenstockEntity)-[r:RELATES]->(b:PenstockEntity)
 WHERE a.catalog = $catalog AND a.tenant = $tenant {_RELATION}
 """
 
 
-# Errors of the driver of a graph store, as errors that say in one line what is wrong and who must act.
+_MAX_CAUSE = 300
 
 
-MAX_CAUSE = 300
-
-
-def store_failure(url: GraphStoreUrl, error: BaseException) -> ServiceUnavailable:
+def _store_failure(url: GraphStoreUrl, error: BaseException) -> ServiceUnavailable:
     """Translate an error of the driver."""
     from neo4j import exceptions
 
@@ -157,7 +156,7 @@ def store_failure(url: GraphStoreUrl, error: BaseException) -> ServiceUnavailabl
         return _unavailable(
             f"the graph store {shown} refuses user and password", f"Correct them in {SETTING}."
         )
-    text = url.mask_in(" ".join(str(causes[-1]).split()))[:MAX_CAUSE] or type(error).__name__
+    text = url.mask_in(" ".join(str(causes[-1]).split()))[:_MAX_CAUSE] or type(error).__name__
     if isinstance(error, exceptions.Neo4jError):
         return _unavailable(f"the graph store {shown} refused: {text}", _remedy(error.code or ""))
     return _unavailable(f"cannot use the graph store {shown}: {text}")
@@ -184,9 +183,9 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 T = TypeVar("T")
-ROWS_AT_ONCE = 1_000
+_ROWS_AT_ONCE = 1_000
 TEXTS_AT_ONCE = 200
-ATTEMPTS = 5
+_ATTEMPTS = 5
 """Attempts at a transaction in conflict with another writer. The driver itself retries transient errors."""
 
 
@@ -205,7 +204,7 @@ class Neo4jCopy:
         return self._url.masked
 
     def prepare(self) -> None:
-        for statement in SCHEMA:
+        for statement in _SCHEMA:
             with self._session() as session:
                 session.run(statement).consume()
 
@@ -224,13 +223,13 @@ class Neo4jCopy:
 
             def work(transaction: ManagedTransaction, keys: list[str] = keys) -> None:
                 entities = _take_out(transaction, keys)
-                transaction.run(DELETE_TEXTS, keys=keys).consume()
-                transaction.run(DELETE_IDLE, keys=entities).consume()
+                transaction.run(_DELETE_TEXTS, keys=keys).consume()
+                transaction.run(_DELETE_IDLE, keys=entities).consume()
 
             self._write(work)
 
     def clear(self, catalog_id: str) -> None:
-        for statement in (CLEAR_TEXTS, CLEAR_ENTITIES):
+        for statement in (_CLEAR_TEXTS, _CLEAR_ENTITIES):
             while self._read(statement, catalog=catalog_id)[0][0]:
                 continue
 
@@ -241,20 +240,20 @@ class Neo4jCopy:
             after = numbers[-1]
 
     def text_ids(self, catalog_id: str, after: int, limit: int) -> list[int]:
-        found = self._read(TEXTS_AFTER, catalog=catalog_id, after=after, limit=limit)
+        found = self._read(_TEXTS_AFTER, catalog=catalog_id, after=after, limit=limit)
         return [number for (number,) in found]
 
     def present(self, catalog_id: str, content_ids: Collection[int]) -> set[int]:
         keys = [_key(catalog_id, number) for number in content_ids]
-        return {number for (number,) in self._read(TEXTS_PRESENT, keys=keys)}
+        return {number for (number,) in self._read(_TEXTS_PRESENT, keys=keys)}
 
     def _copied(self, catalog_id: str, numbers: Sequence[int]) -> Iterator[CopiedText]:
         keys = {_key(catalog_id, number): number for number in numbers}
         entities: dict[int, list[StoredEntity]] = {}
         relations: dict[int, list[StoredRelation]] = {}
-        for number, *entity in self._read(ENTITIES_IN, keys=list(keys)):
+        for number, *entity in self._read(_ENTITIES_IN, keys=list(keys)):
             entities.setdefault(number, []).append(StoredEntity(*entity))
-        for key, *relation in self._read(RELATIONS_IN, keys=list(keys)):
+        for key, *relation in self._read(_RELATIONS_IN, keys=list(keys)):
             relations.setdefault(keys[key], []).append(StoredRelation(*relation))
         for number in numbers:
             yield CopiedText(
@@ -262,36 +261,36 @@ class Neo4jCopy:
             )
 
     def idle_entities(self, catalog_id: str) -> int:
-        return int(self._read(COUNT_IDLE, catalog=catalog_id)[0][0])
+        return int(self._read(_COUNT_IDLE, catalog=catalog_id)[0][0])
 
     def drop_idle(self, catalog_id: str) -> None:
-        self._write(lambda work: work.run(DROP_IDLE, catalog=catalog_id).consume())
+        self._write(lambda work: work.run(_DROP_IDLE, catalog=catalog_id).consume())
 
     def named(self, catalog_id: str, tenant_id: str, name_key: str, short_key: str) -> list[FoundMention]:
         found = self._read(
-            NAMED, catalog=catalog_id, tenant=tenant_id, name_key=name_key, short_key=short_key
+            _NAMED, catalog=catalog_id, tenant=tenant_id, name_key=name_key, short_key=short_key
         )
         return [FoundMention(*row) for row in found]
 
     def mentions(self, catalog_id: str, tenant_id: str, entity_ids: Collection[int]) -> list[FoundMention]:
         keys = [_key(catalog_id, number) for number in entity_ids]
-        return [FoundMention(*row) for row in self._read(MENTIONS_OF, keys=keys, tenant=tenant_id)]
+        return [FoundMention(*row) for row in self._read(_MENTIONS_OF, keys=keys, tenant=tenant_id)]
 
     def relations(self, catalog_id: str, tenant_id: str, entity_ids: Collection[int]) -> list[FoundRelation]:
         keys = [_key(catalog_id, number) for number in entity_ids]
         found = {
             _relation(row)
-            for statement in (RELATIONS_FROM, RELATIONS_TO)
+            for statement in (_RELATIONS_FROM, _RELATIONS_TO)
             for row in self._read(statement, keys=keys, tenant=tenant_id)
         }
         return list(found)
 
     def all_mentions(self, catalog_id: str, tenant_id: str) -> Iterator[FoundMention]:
-        for row in self._read(ALL_MENTIONS, catalog=catalog_id, tenant=tenant_id):
+        for row in self._read(_ALL_MENTIONS, catalog=catalog_id, tenant=tenant_id):
             yield FoundMention(*row)
 
     def all_relations(self, catalog_id: str, tenant_id: str) -> Iterator[FoundRelation]:
-        for row in self._read(ALL_RELATIONS, catalog=catalog_id, tenant=tenant_id):
+        for row in self._read(_ALL_RELATIONS, catalog=catalog_id, tenant=tenant_id):
             yield _relation(row)
 
     def close(self) -> None:
@@ -323,10 +322,10 @@ class Neo4jCopy:
         from neo4j.exceptions import DriverError, Neo4jError
 
         try:
-            with self._driver().session(database=self._url.database, fetch_size=ROWS_AT_ONCE) as session:
+            with self._driver().session(database=self._url.database, fetch_size=_ROWS_AT_ONCE) as session:
                 yield session
         except (DriverError, Neo4jError, OSError) as error:
-            raise store_failure(self._url, error) from None
+            raise _store_failure(self._url, error) from None
 
     def _read(self, statement: str, **values: object) -> list[list[Any]]:
         def work(transaction: ManagedTransaction) -> list[list[Any]]:
@@ -339,13 +338,13 @@ class Neo4jCopy:
         from neo4j.exceptions import ConstraintError, TransientError
 
         last: ServiceUnavailable | None = None
-        for _ in range(ATTEMPTS):
+        for _ in range(_ATTEMPTS):
             with self._session() as session:
                 try:
                     result: T = session.execute_write(_within(work, self._timeout_s))
                 except (ConstraintError, TransientError) as error:
                     # Another writer was at the same nodes.
-                    last = store_failure(self._url, error)
+                    last = _store_failure(self._url, error)
                 else:
                     return result
         assert last is not None
@@ -369,7 +368,7 @@ class _Rows:
         rows: dict[str, dict[str, object]] = {}
         for text in (self._texts[key] for key in taken):
             for entity in text.entities:
-                row = entity._asdict()
+                row = msgspec.structs.asdict(entity)
                 del row["occurrences"]
                 key = _key(self.catalog_id, entity.id)
                 rows[key] = row | {"key": key, "tenant": text.tenant_id, "version": text.version}
@@ -399,28 +398,28 @@ class _Rows:
 
 def _replace(transaction: ManagedTransaction, rows: _Rows) -> None:
     """Write the texts that are newer than those in the store."""
-    found = transaction.run(TAKE_TEXTS, rows=rows.texts(), catalog=rows.catalog_id)
+    found = transaction.run(_TAKE_TEXTS, rows=rows.texts(), catalog=rows.catalog_id)
     taken = sorted(key for (key,) in found.values())
     if not taken:
         return
     before = _take_out(transaction, taken)
     for statement, values in (
-        (PUT_ENTITIES, rows.entities(taken)),
-        (PUT_MENTIONS, rows.mentions(taken)),
-        (PUT_RELATIONS, rows.relations(taken)),
+        (_PUT_ENTITIES, rows.entities(taken)),
+        (_PUT_MENTIONS, rows.mentions(taken)),
+        (_PUT_RELATIONS, rows.relations(taken)),
     ):
-        for start in range(0, len(values), ROWS_AT_ONCE):
-            some = values[start : start + ROWS_AT_ONCE]
+        for start in range(0, len(values), _ROWS_AT_ONCE):
+            some = values[start : start + _ROWS_AT_ONCE]
             transaction.run(statement, rows=some, catalog=rows.catalog_id).consume()
-    transaction.run(DELETE_IDLE, keys=before).consume()
+    transaction.run(_DELETE_IDLE, keys=before).consume()
 
 
 def _take_out(transaction: ManagedTransaction, keys: Sequence[str]) -> list[str]:
     """Delete mentions and relations of texts; return the entities that may be left without any."""
-    entities = [key for (key,) in transaction.run(ENTITIES_OF, keys=keys).values()]
+    entities = [key for (key,) in transaction.run(_ENTITIES_OF, keys=keys).values()]
     if entities:
-        transaction.run(CLEAR_RELATIONS, keys=keys).consume()
-        transaction.run(CLEAR_MENTIONS, keys=keys).consume()
+        transaction.run(_CLEAR_RELATIONS, keys=keys).consume()
+        transaction.run(_CLEAR_MENTIONS, keys=keys).consume()
     return sorted(entities)
 
 

@@ -381,7 +381,11 @@ def store_progress(outside: OutsideStores, settings: Settings) -> list[StoreProg
     for kind, url in named.items():
         if url != NO_STORE and found[kind] is None:
             found[kind] = FillProgress(StoreUrl(url).masked, filled=False, copied=0, percent=0)
-    return [StoreProgress(kind=kind, **one._asdict()) for kind, one in found.items() if one is not None]
+    return [
+        StoreProgress(kind=kind, **msgspec.structs.asdict(one))
+        for kind, one in found.items()
+        if one is not None
+    ]
 
 
 def unfilled_stores(outside: OutsideStores, settings: Settings) -> list[str]:
@@ -483,7 +487,7 @@ class StoreComparison:
         copied = 0
         for batch in _batches(found.missing):
             vectors = self._outside.vectors(found.space, batch)
-            self._store.upsert(found.collection, [Point(*one) for one in vectors])
+            self._store.upsert(found.collection, [Point(*msgspec.structs.astuple(one)) for one in vectors])
             # Vectors of texts removed meanwhile must be removed again.
             texts = [StoredText(one.tenant_id, one.content_id, found.space) for one in vectors]
             self._outside.withdraw(OutsideStore.VECTOR, texts)
@@ -604,7 +608,7 @@ class OutsideVectors:
         by_space = outside.vectors_after(content_id, AT_ONCE)
         for space, vectors in by_space.items():
             with self._calling():
-                points = [Point(*one) for one in vectors]
+                points = [Point(*msgspec.structs.astuple(one)) for one in vectors]
                 self._store.upsert(collection_name(self._catalog_id, space), points)
             # Vectors of texts removed meanwhile must be removed again.
             texts = [StoredText(one.tenant_id, one.content_id, space) for one in vectors]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import msgspec
 from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
@@ -125,7 +126,11 @@ def projects(sender: Reader) -> Response:
     """List the folders that were indexed as projects, by name and folder."""
     allowed = sender.principal.tenants
     roots = sender.shared.documents.projects.roots()
-    found = [ProjectRecord(**root._asdict()) for root in roots if not allowed or root.tenant_id in allowed]
+    found = [
+        ProjectRecord(**msgspec.structs.asdict(root))
+        for root in roots
+        if not allowed or root.tenant_id in allowed
+    ]
     return respond(ProjectList(projects=found))
 
 

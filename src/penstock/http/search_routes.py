@@ -171,4 +171,8 @@ def path(sender: Reader, query: Annotated[WayQuery, Query()]) -> Response:
 def stats(sender: Reader, query: Annotated[GraphQuery, Query()]) -> Response:
     """Count entities and relations by kind."""
     counts = sender.shared.assembly.graph.counts(sender.tenant(query.tenant_id))
-    return respond_values(counts) if sender.wants_values else respond(GraphCountRecord(**counts._asdict()))
+    return (
+        respond_values(counts)
+        if sender.wants_values
+        else respond(GraphCountRecord(**msgspec.structs.asdict(counts)))
+    )

@@ -28,7 +28,7 @@ from mcp_types import CallToolResult, InputRequiredResult, Tool, ToolAnnotations
 from pydantic import BaseModel, Field
 
 from penstock import clock
-from penstock.catalog.rules.graph import Neighbourhood
+from penstock.catalog.graph import Neighbourhood
 from penstock.errors import (
     InvalidRequest,
     JobNotFound,

@@ -87,7 +87,7 @@ class EntityReport(NamedTuple):
     mentions: list[Mention]
 
     def as_dict(self) -> dict[str, object]:
-        return self.node._asdict() | {"mentions": _places(self.mentions)}
+        return msgspec.structs.asdict(self.node) | {"mentions": _places(self.mentions)}
 
 
 class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,7 +151,8 @@ def entity_records(found: Iterable[EntityReport]) -> EntityRecords:
     return EntityRecords(
         entities=[
             EntityRecord(
-                **one.node._asdict(), mentions=[MentionRecord(**each._asdict()) for each in one.mentions]
+                **msgspec.structs.asdict(one.node),
+                mentions=[MentionRecord(**msgspec.structs.asdict(each)) for each in one.mentions],
             )
             for one in found
         ]
@@ -161,8 +162,8 @@ def entity_records(found: Iterable[EntityReport]) -> EntityRecords:
 def graph_record(nodes: Iterable[tuple[Node, int | None]], edges: Iterable[Edge]) -> GraphRecord:
     """A part of the graph for programs."""
     return GraphRecord(
-        nodes=[NodeRecord(**node._asdict(), hops=hops) for node, hops in nodes],
-        edges=[EdgeRecord(**edge._asdict()) for edge in edges],
+        nodes=[NodeRecord(**msgspec.structs.asdict(node), hops=hops) for node, hops in nodes],
+        edges=[EdgeRecord(**msgspec.structs.asdict(edge)) for edge in edges],
     )
 
 
@@ -262,19 +263,19 @@ def _json(nodes: Nodes, edges: Edges) -> Iterator[str]:
         yield ("," if number else "") + "\n" + _encode(row).decode()
     yield '\n], "edges": ['
     for number, (edge, mentions) in enumerate(edges):
-        row = edge._asdict() | {"mentions": _places(mentions)}
+        row = msgspec.structs.asdict(edge) | {"mentions": _places(mentions)}
         yield ("," if number else "") + "\n" + _encode(row).decode()
     yield "\n]}\n"
 
 
 def _places(mentions: Sequence[Mention]) -> list[dict[str, object]]:
-    return [_paged(mention)._asdict() for mention in mentions]
+    return [msgspec.structs.asdict(_paged(mention)) for mention in mentions]
 
 
 def _paged(mention: Mention) -> Mention:
     """A mention without a page, if such files have none."""
     file_type = file_types.by_name(mention.path) or file_types.TEXT
-    return mention if has_pages(file_type) else mention._replace(page=None)
+    return mention if has_pages(file_type) else msgspec.structs.replace(mention, page=None)
 
 
 def _graphml(nodes: Nodes, edges: Edges) -> Iterator[str]:

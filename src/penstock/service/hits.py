@@ -11,9 +11,9 @@ import msgspec
 
 from penstock.catalog.protocol import CatalogSnapshot
 from penstock.catalog.rules.words import (
-    HUMP,
     WORD_PIECES,
     closest_word,
+    humps,
     is_correctable,
     is_likelier,
     may_be_misspelt,
@@ -399,9 +399,10 @@ def _is_word(text: str, begin: int, end: int) -> bool:
     if free_begin and free_end:
         return True
     # A hump is seen with the letters on both of its sides.
-    humps = {match.start() for match in HUMP.finditer(text, max(0, begin - 1), min(len(text), end + 2))}
-    inside = any(begin < hump < end for hump in humps)
-    return (free_begin or begin in humps) and (free_end or end in humps) and not inside
+    found = humps().finditer(text, max(0, begin - 1), min(len(text), end + 2))
+    places = {match.start() for match in found}
+    inside = any(begin < place < end for place in places)
+    return (free_begin or begin in places) and (free_end or end in places) and not inside
 
 
 @lru_cache(4)

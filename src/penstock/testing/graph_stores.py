@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import msgspec
 import pytest
 
 from penstock import clock
@@ -64,7 +65,10 @@ class GraphStoreContract:
         assert copy.named(catalog_id, "acme", "ann lee", "lee") == []
 
     def test_entities_are_found_by_name_and_number(self, copy: GraphCopy, catalog_id: str) -> None:
-        copy.write(catalog_id, [text(4, ANN, BOB, MEETS), text(5, ANN._replace(id=8), tenant="other")])
+        copy.write(
+            catalog_id,
+            [text(4, ANN, BOB, MEETS), text(5, msgspec.structs.replace(ANN, id=8), tenant="other")],
+        )
         ann = FoundMention(1, "Ann Lee", "name", 4, 2)
         assert [ann] == copy.named(catalog_id, "acme", "ann lee", "no such short name")
         assert [ann] == copy.named(catalog_id, "acme", "no such name", "lee")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -59,7 +60,7 @@ class VectorStoreContract:
         found = store.search(collection, QUERY, limit=3, where=ALL)
         assert found is not None
         assert [NearPoint(2, 7, 0.9), NearPoint(1, 1, 0.5), NearPoint(3, 1, 0.1)] == [
-            one._replace(score=round(one.score, 6)) for one in found
+            msgspec.structs.replace(one, score=round(one.score, 6)) for one in found
         ]
 
     def test_a_point_written_again_is_replaced(self, store: VectorStore, collection: str) -> None:

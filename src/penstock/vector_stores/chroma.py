@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from chromadb.api import ClientAPI
     from chromadb.api.models.Collection import Collection as Points
 
-DIMENSION = "dimension"
+_DIMENSION = "dimension"
 LISTED = 5_000
 """Points or collections read in one call."""
-EF_SEARCH = 400
+_EF_SEARCH = 400
 """Candidates of the approximate index: four times the default, which misses some of a hundred nearest."""
 
 
@@ -64,11 +64,11 @@ class ChromaStore(ClientStore["ClientAPI"]):
         with self._client() as client:
             there = client.get_or_create_collection(
                 collection,
-                configuration={"hnsw": {"space": "ip", "ef_search": EF_SEARCH}},
-                metadata={DIMENSION: dimension},
+                configuration={"hnsw": {"space": "ip", "ef_search": _EF_SEARCH}},
+                metadata={_DIMENSION: dimension},
                 embedding_function=None,
             )
-            known = (there.metadata or {}).get(DIMENSION)
+            known = (there.metadata or {}).get(_DIMENSION)
             if known != dimension:
                 raise other_dimension(self._url, collection, known, dimension)
             there.upsert(

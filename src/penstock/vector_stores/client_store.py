@@ -24,10 +24,7 @@ from penstock.errors import ServiceUnavailable
 from penstock.state_directory import make_private, private_opener
 from penstock.vector_stores.protocol import SERVICE, SETTING, VectorStoreUrl
 
-# Errors of clients of vector stores, as errors that say in one line what is wrong and who must act.
-
-
-MAX_CAUSE = 300
+_MAX_CAUSE = 300
 _TIMEOUTS = ("Timeout",)
 
 
@@ -50,7 +47,7 @@ def store_failure(
         return _tls_failure(shown, tls)
     if any(word in type(cause).__name__ for cause in causes for word in _TIMEOUTS):
         return unavailable(f"the vector store {shown} did not answer in time")
-    text = url.mask_in(" ".join(str(causes[-1]).split()))[:MAX_CAUSE] or type(error).__name__
+    text = url.mask_in(" ".join(str(causes[-1]).split()))[:_MAX_CAUSE] or type(error).__name__
     if status is not None:
         return unavailable(f"the vector store {shown} answered {status}: {text}")
     return unavailable(f"cannot use the vector store {shown}: {text}")
@@ -90,9 +87,9 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         )
 
 
-WAIT_S = 20.0
-POLL_S = 0.02
-OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_WAIT_S = 20.0
+_POLL_S = 0.02
+_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 TENANT, SOURCE = "tenant", "source"
 """Names of the fields that a point carries for filters."""
 
@@ -161,7 +158,7 @@ class ClientStore(ABC, Generic[C]):
 
 
 @contextmanager
-def locked_folder(folder: Path, wait_s: float = WAIT_S) -> Iterator[None]:
+def locked_folder(folder: Path, wait_s: float = _WAIT_S) -> Iterator[None]:
     """Hold the lock of a folder, created if missing; raises ``ServiceUnavailable`` if locked by others."""
     try:
         make_private(folder)
@@ -178,7 +175,7 @@ def locked_folder(folder: Path, wait_s: float = WAIT_S) -> Iterator[None]:
 def _refuse_foreign(folder: Path) -> None:
     """Refuse a folder writable by others: an engine may execute code in the files."""
     found = folder.stat()
-    if found.st_uid != os.geteuid() or found.st_mode & OTHERS_MAY_WRITE:
+    if found.st_uid != os.geteuid() or found.st_mode & _OTHERS_MAY_WRITE:
         raise unavailable(
             f"the folder {folder} of the vector store can be written by others than this user",
             f"Make it the user's own (chmod 700), or set {SETTING} to another folder.",
@@ -193,6 +190,6 @@ def _acquire(lock: IO[str], folder: Path, deadline: float) -> None:
         except BlockingIOError:
             if clock.elapsed_s() > deadline:
                 raise unavailable(f"other processes use the vector store in {folder}") from None
-            pause.wait(POLL_S)
+            pause.wait(_POLL_S)
         else:
             return

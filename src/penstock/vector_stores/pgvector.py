@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg import sql
 
-MOST_INDEXED = 2_000
+_MOST_INDEXED = 2_000
 """Largest dimension that pgvector can index; larger vectors are compared one by one."""
-MOST_SCANNED = 200_000
+_MOST_SCANNED = 200_000
 """Points that the index looks at for a search with a filter, until it has found enough."""
 FETCHED = 10_000
 
@@ -159,7 +159,7 @@ class PgvectorStore:
                 "CREATE INDEX IF NOT EXISTS {} ON {} (tenant_id, source_key)", f"{collection}_o", collection
             )
         )
-        if dimension <= MOST_INDEXED:
+        if dimension <= _MOST_INDEXED:
             connection.execute(
                 _named(
                     "CREATE INDEX IF NOT EXISTS {} ON {} USING hnsw (vector vector_ip_ops)",
@@ -192,7 +192,7 @@ class PgvectorStore:
             connection.execute(
                 "SELECT set_config('hnsw.ef_search', %s, true)", (str(min(max(limit, 100), 1000)),)
             )
-            connection.execute("SELECT set_config('hnsw.max_scan_tuples', %s, true)", (str(MOST_SCANNED),))
+            connection.execute("SELECT set_config('hnsw.max_scan_tuples', %s, true)", (str(_MOST_SCANNED),))
             condition, values = _condition(where)
             wanted = _text(np.asarray(query, np.float32))
             found = connection.execute(

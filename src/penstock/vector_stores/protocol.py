@@ -11,20 +11,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from penstock.config import VECTOR_STORE_SCHEMES
 from penstock.errors import InvalidSetting, InvalidVector
-from penstock.named_tuple import NamedTuple
 from penstock.store_url import ENCODE_PASSWORD, StoreUrl
 
 SERVICE = "vector store"
 """Name of the store in circuit breakers and messages."""
-PREFIX = "penstock"
-FLOAT32 = 4
+_PREFIX = "penstock"
+_FLOAT32 = 4
 AT_ONCE = 256
 """Points in one call."""
 
@@ -39,7 +38,7 @@ class Point(NamedTuple):
     vector: bytes
 
 
-class NearPoint(NamedTuple):
+class NearPoint(msgspec.Struct, frozen=True):
     """A point near a query."""
 
     content_id: int
@@ -47,7 +46,7 @@ class NearPoint(NamedTuple):
     score: float
 
 
-class PointFilter(NamedTuple):
+class PointFilter(msgspec.Struct, frozen=True):
     """Points of a tenant, of some sources, or of some sources of a tenant. None: of all."""
 
     tenant_id: str | None = None
@@ -101,7 +100,7 @@ class VectorStore(Protocol):
 
 def prefix_of(catalog_id: str) -> str:
     """Beginning of the names of a catalog's collections: several catalogs may share a server."""
-    return f"{PREFIX}_{catalog_id}_"
+    return f"{_PREFIX}_{catalog_id}_"
 
 
 def collection_name(catalog_id: str, space: str) -> str:
@@ -112,22 +111,22 @@ def collection_name(catalog_id: str, space: str) -> str:
 def dimension_of(points: Sequence[Point]) -> int:
     """The common dimension of points, at least one."""
     lengths = {len(point.vector) for point in points}
-    if len(lengths) != 1 or not lengths.isdisjoint({0}) or max(lengths) % FLOAT32:
+    if len(lengths) != 1 or not lengths.isdisjoint({0}) or max(lengths) % _FLOAT32:
         raise InvalidVector(f"points of one call have vectors of {sorted(lengths)} bytes")
-    return lengths.pop() // FLOAT32
-
-
-# URLs of vector stores: ``default``, a server, a folder of an embedded engine, or PostgreSQL.
+    return lengths.pop() // _FLOAT32
 
 
 SETTING = "PENSTOCK_VECTOR_STORE"
-LOCAL = "+local"
+_LOCAL = "+local"
 TLS = "+https"
-PORTS: Final = {"qdrant": 6333, "chroma": 8000}
+_PORTS: Final = {"qdrant": 6333, "chroma": 8000}
 
 
 class VectorStoreUrl(msgspec.Struct, frozen=True):
-    """The address of a vector store. ``text`` may hold a password, ``masked`` does not."""
+    """The address of a vector store: a server, a folder of an embedded engine, or PostgreSQL.
+
+    ``text`` may hold a password, ``masked`` does not.
+    """
 
     text: str
 
@@ -150,7 +149,7 @@ class VectorStoreUrl(msgspec.Struct, frozen=True):
     @property
     def is_local(self) -> bool:
         """True for a folder that an embedded engine works in."""
-        return self.scheme.endswith(LOCAL)
+        return self.scheme.endswith(_LOCAL)
 
     @property
     def masked(self) -> str:
@@ -185,7 +184,7 @@ class VectorStoreUrl(msgspec.Struct, frozen=True):
                 f"{self.masked[:100]}: expected a host, and a port at most",
                 remedy=f"Write {self.scheme}://HOST:PORT, with a key ://:KEY@HOST:PORT. {ENCODE_PASSWORD}",
             )
-        return parts.hostname, port or PORTS[self.engine], self.scheme.endswith(TLS)
+        return parts.hostname, port or _PORTS[self.engine], self.scheme.endswith(TLS)
 
     def mask_in(self, text: str) -> str:
         """Remove the password from a text such as an error message of a client."""

@@ -1,15 +1,16 @@
-"""Suggestions for an unknown name: similar short names of entities."""
+"""Rules of the graph: names like an unknown one, relations that a search follows, and walks. Pure."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from difflib import SequenceMatcher
 from typing import TypeAlias
 
-from penstock.catalog.rules.words import HUMP, STOP_WORDS
-from penstock.named_tuple import NamedTuple
+import msgspec
+
+from penstock.catalog.graph import Edge, GraphRelation, Neighbourhood, Node
+from penstock.catalog.rules.words import STOP_WORDS, humps
 
 LOOKED_AT = 2_000
 """Names compared with one name, in their order."""
@@ -34,6 +35,8 @@ def beginnings(asked: Sequence[str]) -> list[tuple[str, str]]:
 
 def most_alike(asked: Sequence[str], names: Iterable[str], limit: int) -> list[str]:
     """Names starting with a wanted one, the shortest first; then names with similar letters."""
+    from difflib import SequenceMatcher
+
     found: dict[str, tuple[float, int, str]] = {}
     for wanted in asked:
         matcher = SequenceMatcher(b=wanted, autojunk=False)
@@ -47,45 +50,9 @@ def most_alike(asked: Sequence[str], names: Iterable[str], limit: int) -> list[s
     return sorted(found, key=found.__getitem__)[:limit]
 
 
-# Nodes and edges of the graph, as readers get them.
-
-
-class Node(NamedTuple):
-    """An entity of the graph with the number of occurrences in published documents."""
-
-    id: int
-    name: str
-    kind: str
-    occurrences: int
-
-
-class Edge(NamedTuple):
-    """All relations of one kind between two entities. ``weight``: the sum of their weights."""
-
-    source: int
-    target: int
-    kind: str
-    weight: float
-
-
-class Neighbourhood(NamedTuple):
-    """Nodes around an entity with their distance from it, and the edges between these nodes."""
-
-    nodes: list[tuple[Node, int]]
-    edges: list[Edge]
-
-
-# Graph expansion of a search: from entities to chunks along relations. Pure.
-#
-# It starts at the entities that a query names, or at those of its best hits. A query may ask for a relation,
-# as in "who calls open_gate" or "subclasses of Mill". Then only such relations are followed, in the
-# direction that is asked for. Otherwise relations of all kinds but ``defines``, ``contains`` and ``imports``
-# are: these lead to everything that stands in the same file.
-
-
-NAME_WORDS = 4
+_NAME_WORDS = 4
 """Words of the longest name that is looked for in a query."""
-MOST_NAMES = 64
+_MOST_NAMES = 64
 MOST_NAMESAKES = 16
 """Entities with one name. More than so many are not meant: each class has a method ``__init__``."""
 SEED_HITS = 3
@@ -98,11 +65,11 @@ MOST_REACHED = 200
 """Entities whose own chunks are looked up."""
 MOST_CHUNKS = 20
 """Chunks of each of them."""
-SHORT_QUERY = 3
+_SHORT_QUERY = 3
 """Words of a query that asks for a relation by a verb and a name alone."""
 PLAIN_WORD = 0.3
 """Certainty that a plain word of a query is meant as the name of an entity."""
-HIT_SHARE = 0.5
+_HIT_SHARE = 0.5
 """Weight of an entity of the best hit beside one that the query names."""
 
 _FILE_KINDS = frozenset(("defines", "contains", "imports"))
@@ -133,7 +100,7 @@ _QUESTION = frozenset("who what which where".split())
 _TOKEN = re.compile(r"\w+(?:[./:]+\w+)*")
 
 
-class QueryName(NamedTuple):
+class QueryName(msgspec.Struct, frozen=True):
     """A part of a query, possibly the name of an entity. ``at``: the number of the first word."""
 
     name: str
@@ -146,23 +113,14 @@ class QueryName(NamedTuple):
         return re.split(r"[./:]+", self.name)[-1]
 
 
-class AskedRelation(NamedTuple):
+class AskedRelation(msgspec.Struct, frozen=True):
     """Kinds of relations asked for by a query. ``incoming``: relations to the entity, not from the entity."""
 
     kinds: tuple[str, ...]
     incoming: bool
 
 
-class GraphRelation(NamedTuple):
-    """A relation in a text."""
-
-    content_id: int
-    source: int
-    target: int
-    kind: str
-
-
-class GraphMatch(NamedTuple):
+class GraphMatch(msgspec.Struct, frozen=True):
     """Score of a chunk found by the graph, up to 1, and the relation that was followed."""
 
     score: float
@@ -173,9 +131,9 @@ class GraphMatch(NamedTuple):
 
 def query_names(query: str) -> list[QueryName]:
     """Parts of a query that may be names, in lower case: single words, and some words in a row."""
-    words = _TOKEN.findall(query)[:MOST_NAMES]
+    words = _TOKEN.findall(query)[:_MOST_NAMES]
     found: dict[str, QueryName] = {}
-    for size in range(NAME_WORDS, 0, -1):
+    for size in range(_NAME_WORDS, 0, -1):
         for at in range(len(words) - size + 1):
             part = words[at : at + size]
             name = " ".join(part).casefold()
@@ -185,7 +143,7 @@ def query_names(query: str) -> list[QueryName]:
                 continue
             certainty = 1.0 if size > 1 or _is_identifier(part[0], at) else PLAIN_WORD
             found.setdefault(name, QueryName(name, at, certainty))
-    return list(found.values())[: 4 * MOST_NAMES]
+    return list(found.values())[: 4 * _MOST_NAMES]
 
 
 def _may_name(word: str) -> bool:
@@ -194,7 +152,7 @@ def _may_name(word: str) -> bool:
 
 def _is_identifier(word: str, at: int) -> bool:
     """Check whether a word is written as people write names: with a sign, a digit or a capital inside."""
-    inside = any(not letter.isalpha() for letter in word) or len(HUMP.split(word)) > 1
+    inside = any(not letter.isalpha() for letter in word) or len(humps().split(word)) > 1
     return inside or (at > 0 and word[0].isupper())
 
 
@@ -207,7 +165,7 @@ def asked_relation(query: str, named_at: int | None) -> AskedRelation | None:
     ``named_at``: the number of the word that names an entity for sure. The rule is strict: most sentences
     with "calls" or "used" in them ask for no relation.
     """
-    words = [word.lower() for word in _TOKEN.findall(query)[:MOST_NAMES]]
+    words = [word.lower() for word in _TOKEN.findall(query)[:_MOST_NAMES]]
     for at, word in enumerate(words):
         kinds = _NOUNS.get(word) or _VERBS.get(word) or _TURNED.get(word)
         if kinds is not None and at != named_at and _asks(words, at, named_at):
@@ -237,7 +195,7 @@ def _asks(words: Sequence[str], at: int, named_at: int | None) -> bool:
         (words[at] in _RELATION_NOUNS and (named or at < 3))
         or (asked_at is not None and near)
         or (words[at + 1 : at + 2] == ["by"] and (named_at == at + 2 or at < 2))
-        or (named and len(words) <= SHORT_QUERY)
+        or (named and len(words) <= _SHORT_QUERY)
     )
 
 
@@ -283,6 +241,11 @@ def expand(
 ) -> dict[int, GraphMatch]:
     """Score chunks at the end of relations, by the best relation.
 
+    A search starts at the entities that a query names, or at those of its best hits. A query may ask for a
+    relation, as in "who calls open_gate" or "subclasses of Mill". Then only such relations are followed, in
+    the direction that is asked for. Otherwise relations of all kinds but ``defines``, ``contains`` and
+    ``imports`` are: these lead to everything that stands in the same file.
+
     ``relations``: those followed at each start. ``own_chunks``: the chunks of entities that were reached, in
     which they are defined or talked about. A start with many relations tells less of each, unless they are
     what is asked for.
@@ -325,15 +288,12 @@ def start_weights(
     starts = dict(named)
     for share, entities in of_hits:
         for number in entities[:SEED_ENTITIES]:
-            weight = HIT_SHARE * share / math.sqrt(len(entities))
+            weight = _HIT_SHARE * share / math.sqrt(len(entities))
             starts[number] = max(starts.get(number, 0.0), weight)
     return starts
 
 
-# Walks through a graph whose edges are read step by step: neighbourhoods and shortest paths. Pure.
-
-
-MAX_SEEN = 100_000
+_MAX_SEEN = 100_000
 """Entities looked at for a path."""
 EDGES_AT_ONCE = 10_000
 """Edges read in one step of a walk, the heaviest first."""
@@ -370,7 +330,7 @@ def shortest_path(sources: Sequence[int], targets: Sequence[int], edges_of: Edge
         return []
     came_by: dict[int, tuple[int, Edge] | None] = dict.fromkeys(sources)
     frontier = set(sources)
-    while frontier and len(came_by) < MAX_SEEN:
+    while frontier and len(came_by) < _MAX_SEEN:
         reached: set[int] = set()
         for edge in edges_of(frontier):
             for here, there in ((edge.source, edge.target), (edge.target, edge.source)):

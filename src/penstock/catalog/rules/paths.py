@@ -1,4 +1,4 @@
-"""Paths below a folder, and deletes covering a path. Pure."""
+"""Paths below a folder, deletes covering a path, and ids derived from content. Pure."""
 
 from __future__ import annotations
 
@@ -64,9 +64,6 @@ def covered(
     return any(covers(removal, place, path, source_id, asked_at) for removal in removals)
 
 
-# Ids derived from content: equal text in one source has the same id on every host.
-
-
 NAMESPACE = bytes.fromhex("6f6b1d9ac0c74b0f9e0b7a6d0e1c5a42")
 """Ours alone, as RFC 4122 asks for ids of version 5."""
 
@@ -87,13 +84,11 @@ def text_key(hash_of_text: str) -> int:
     return int(hash_of_text[:15], 16)
 
 
-def chunk_id(tenant_id: str, source_id: str, hash_of_text: str, occurrence: int) -> str:
-    """UUIDv5 of tenant, source, text, and the number of equal texts before in the source."""
-    return ChunkIds(tenant_id, source_id, {hash_of_text: occurrence}).next(hash_of_text)
-
-
 class ChunkIds:
-    """The ids of one generation's chunks, given in the order of the document."""
+    """The ids of one generation's chunks, given in the order of the document.
+
+    They are derived from content: equal text in one source has the same id on every host.
+    """
 
     def __init__(self, tenant_id: str, source_id: str, seen: Mapping[str, int] | None = None) -> None:
         """Start numbering. ``seen``: by text hash, the number of this generation's chunks with an id."""

@@ -8,8 +8,6 @@ from typing import Annotated, TypeAlias, TypeVar
 
 import msgspec
 
-from penstock.named_tuple import NamedTuple
-
 T = TypeVar("T")
 
 
@@ -39,7 +37,7 @@ class Unit(enum.Enum):
     CHUNK = "chunk"
 
 
-class PhaseRule(NamedTuple):
+class PhaseRule(msgspec.Struct, frozen=True):
     """One phase. ``after``: the phase to complete first, for the same chunk or the page.
 
     ``unwanted``: the reason on pages and documents that do not want the phase. ``batch``: tasks claimed at
@@ -126,7 +124,7 @@ def gate_failed(phase: Phase) -> str:
     return f"gate: {phase} failed"
 
 
-TASKS_PER_TURN = 32
+_TASKS_PER_TURN = 32
 """Documents of one priority take turns, this many tasks at a time."""
 
 
@@ -138,7 +136,7 @@ RECOGNITIONS_PER_TURN = 4
 
 
 def turns(
-    first: int, given: int, head: int | None, count: int, size: int = TASKS_PER_TURN
+    first: int, given: int, head: int | None, count: int, size: int = _TASKS_PER_TURN
 ) -> tuple[int, list[int]]:
     """Turns for ``count`` more tasks of a document, and the document's new first turn.
 

@@ -1,4 +1,7 @@
-"""Publication: the rules for making a generation visible to search. Pure."""
+"""Publication of a generation: the states of its parts, the ends of its tasks, and when search sees it. Pure.
+
+Also the parts that a large generation is written in, remembered failures, and changes of restored rows.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import enum
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -18,17 +21,18 @@ from penstock.catalog.values import (
     Failure,
     FailureKind,
     Fingerprints,
+    HeldTask,
     NewChunk,
     NewGeneration,
     NewPage,
     Phase,
     Place,
     SourceFailure,
+    Task,
     TaskOutcome,
     TaskStatus,
 )
 from penstock.errors import PathNotFound, PenstockError, UnreadableDocument
-from penstock.named_tuple import NamedTuple
 from penstock.queue.retry import JOB_BACKOFF, Classification, delay
 
 REMOVED_WHILE_INDEXING = "removed while indexing"
@@ -45,7 +49,7 @@ class Verdict(enum.Enum):
     KEEP_BACK = "keep back"
 
 
-class GenerationFacts(NamedTuple):
+class GenerationFacts(msgspec.Struct, frozen=True):
     """State of a generation: ocr and vector, the pages and chunks that came through, parts that failed for
     reasons outside the document, and parts that are still to be written."""
 
@@ -73,19 +77,12 @@ def verdict(facts: GenerationFacts) -> tuple[Verdict, str | None]:
     return Verdict.PUBLISH, None
 
 
-Moment = TypeVar("Moment", str, datetime)
+_Moment = TypeVar("_Moment", str, datetime)
 
 
-def superseded(read_at: Moment, published_read_at: Moment | None) -> bool:
+def superseded(read_at: _Moment, published_read_at: _Moment | None) -> bool:
     """Check whether a later reading is published. (Times as text have a fixed width.)"""
     return published_read_at is not None and published_read_at > read_at
-
-
-# Rollup: the status of a page or document, from the states of the parts. Pure.
-#
-# Per phase: any part processing → processing; else any pending or failed with retries left → pending; else
-# any failed for good → failed; else any completed → completed; else (all skipped, or there are none) →
-# skipped.
 
 
 PROCESSING, WAITING, FAILED, COMPLETED, SKIPPED = range(5)
@@ -103,6 +100,13 @@ _BY_STATUS: dict[str, int] = {
 
 
 class PartCounts(NamedTuple):
+    """The numbers of a parent's parts, of which the status of the parent follows.
+
+    In each phase: any part processing → processing; else any pending or failed with retries left → pending;
+    else any failed for good → failed; else any completed → completed; else (all skipped, or there are none) →
+    skipped. A tuple, as the numbers are unpacked into columns for each page.
+    """
+
     processing: int = 0
     waiting: int = 0
     failed: int = 0
@@ -162,15 +166,12 @@ def counted(parts: Sequence[int]) -> PartCounts:
     )
 
 
-# The state of pages and documents when they are first written. Pure.
-
-
 _NO_CHUNKS = (PartCounts(),) * len(CHUNK_PHASES)
 _AT = {phase: at for at, phase in enumerate(PHASES)}
 _CHUNK_PHASE_AT = {phase: at for at, phase in enumerate(CHUNK_PHASES)}
 
 
-class InitialPage(NamedTuple):
+class InitialPage(msgspec.Struct, frozen=True):
     """The state of a new page in each phase, the reasons, and the counts of the chunks."""
 
     kinds: tuple[int, ...]
@@ -188,7 +189,7 @@ class InitialPage(NamedTuple):
         return self.chunks[_CHUNK_PHASE_AT[phase]]
 
 
-class InitialDocument(NamedTuple):
+class InitialDocument(msgspec.Struct, frozen=True, kw_only=True):
     """Page counts of a new document in each phase, and completed chunks in each chunk phase."""
 
     counts: tuple[PartCounts, ...]
@@ -205,7 +206,7 @@ class InitialDocument(NamedTuple):
 def page(new: NewPage, wanted: WantedPhases, chunks: Sequence[tuple[int, ...]] = ()) -> InitialPage:
     """The state of a new page. ``chunks``: the kind of each chunk in each chunk phase."""
     if new.failure is not None:
-        return failed_page(new.failure)
+        return _failed_page(new.failure)
     if new.chunks is None:
         return unread_page(wanted)
     counts = tuple([counted(kinds) for kinds in zip(*chunks, strict=True)]) if chunks else _NO_CHUNKS
@@ -242,7 +243,7 @@ def unread_page(wanted: WantedPhases) -> InitialPage:
     return InitialPage(kinds=(WAITING, *kinds), errors=(None, *reasons))
 
 
-def failed_page(failure: Failure) -> InitialPage:
+def _failed_page(failure: Failure) -> InitialPage:
     return skipped_page(gate_failed(Phase.OCR), error_text(failure))
 
 
@@ -314,48 +315,33 @@ def error_of(phase: Phase, counts: PartCounts, standing: InitialDocument) -> str
     return PHASES[phase].unwanted if standing.chunks else NO_TEXT
 
 
-# Outcomes of claimed tasks: one function for each way to end. Pure: no store, no clock.
+_LOST = Failure("ERR_WORKER_LOST", "the worker was lost")
 
 
-LOST = Failure("ERR_WORKER_LOST", "the worker was lost")
+_TaskClaim: TypeAlias = Task | HeldTask
 
 
-class TaskClaim(Protocol):
-    """A ``Task`` or a ``Claimed``."""
-
-    @property
-    def lane(self) -> Phase: ...
-    @property
-    def task_id(self) -> int: ...
-    @property
-    def claim_number(self) -> int: ...
-    @property
-    def retry_count(self) -> int: ...
-    @property
-    def max_retries(self) -> int: ...
-
-
-def completed_page(task: TaskClaim, page: NewPage) -> TaskOutcome:
+def completed_page(task: _TaskClaim, page: NewPage) -> TaskOutcome:
     """Complete the ocr of a page. ``page.chunks`` become the chunks of the page."""
     return _ended(task, TaskStatus.COMPLETED, page=page)
 
 
-def needs_ocr(task: TaskClaim) -> TaskOutcome:
+def needs_ocr(task: _TaskClaim) -> TaskOutcome:
     """Release a page found to be a picture, to be recognized by OCR."""
     return msgspec.structs.replace(released(task), needs_ocr=True)
 
 
-def completed_vector(task: TaskClaim, vector: bytes | None, stored: str | None = None) -> TaskOutcome:
+def completed_vector(task: _TaskClaim, vector: bytes | None, stored: str | None = None) -> TaskOutcome:
     """Complete the embedding of a chunk. ``stored``: the address of the outside store that has the vector."""
     return _ended(task, TaskStatus.COMPLETED, vector=vector, stored=stored)
 
 
-def completed_graph(task: TaskClaim, graph: Extraction) -> TaskOutcome:
+def completed_graph(task: _TaskClaim, graph: Extraction) -> TaskOutcome:
     """Complete the extraction of a chunk. The entities and relations become those of the chunk's text."""
     return _ended(task, TaskStatus.COMPLETED, graph=graph)
 
 
-def failed_attempt(task: TaskClaim, why: Classification, message: str, *, jitter: float = 0) -> TaskOutcome:
+def failed_attempt(task: _TaskClaim, why: Classification, message: str, *, jitter: float = 0) -> TaskOutcome:
     """Record a failure: retry later if the error is transient and retries are left."""
     if why.kind != "transient":
         return failed(task, Failure(why.code, message))
@@ -372,7 +358,7 @@ def failed_attempt(task: TaskClaim, why: Classification, message: str, *, jitter
     )
 
 
-def failed(task: TaskClaim, failure: Failure) -> TaskOutcome:
+def failed(task: _TaskClaim, failure: Failure) -> TaskOutcome:
     """Fail for good, without using the retries left."""
     return _ended(
         task,
@@ -384,22 +370,22 @@ def failed(task: TaskClaim, failure: Failure) -> TaskOutcome:
     )
 
 
-def lost(task: TaskClaim) -> TaskOutcome:
+def lost(task: _TaskClaim) -> TaskOutcome:
     """Give back the task of a dead worker: one retry spent, due now, claimed alone as a crash suspect."""
     if task.retry_count >= task.max_retries:
-        return failed(task, LOST)
+        return failed(task, _LOST)
     return _ended(
         task,
         TaskStatus.FAILED,
         retry_count=task.retry_count,
         retry_after=timedelta(0),
         suspect=True,
-        code=LOST.code,
-        message=LOST.message,
+        code=_LOST.code,
+        message=_LOST.message,
     )
 
 
-def released(task: TaskClaim) -> TaskOutcome:
+def released(task: _TaskClaim) -> TaskOutcome:
     """Give a task back unspent: in the state before the claim, due now."""
     if task.retry_count == 0:
         return _ended(task, TaskStatus.PENDING)
@@ -409,7 +395,7 @@ def released(task: TaskClaim) -> TaskOutcome:
     )
 
 
-def postponed(task: TaskClaim, failure: Failure, wait: timedelta) -> TaskOutcome:
+def postponed(task: _TaskClaim, failure: Failure, wait: timedelta) -> TaskOutcome:
     """Try again later, without spending a retry: a service needed by the task is down."""
     if task.max_retries == 0:
         return failed(task, failure)
@@ -424,12 +410,12 @@ def postponed(task: TaskClaim, failure: Failure, wait: timedelta) -> TaskOutcome
     )
 
 
-def skipped(task: TaskClaim, reason: str) -> TaskOutcome:
+def skipped(task: _TaskClaim, reason: str) -> TaskOutcome:
     """Not wanted or not possible here."""
     return _ended(task, TaskStatus.SKIPPED, message=reason)
 
 
-def _ended(task: TaskClaim, status: TaskStatus, **what: object) -> TaskOutcome:
+def _ended(task: _TaskClaim, status: TaskStatus, **what: object) -> TaskOutcome:
     return TaskOutcome(
         lane=task.lane,
         task_id=task.task_id,
@@ -439,12 +425,7 @@ def _ended(task: TaskClaim, status: TaskStatus, **what: object) -> TaskOutcome:
     )
 
 
-# Transaction sizes of ``store``: small generations share one, a large one gets several.
-#
-# While a transaction writes, no other writer of a SQLite catalog gets on, nor of a queue in the same file.
-
-
-class Slice(NamedTuple):
+class Slice(msgspec.Struct, frozen=True):
     """Consecutive chunks of a page. ``first``: the index of the first of them; 0: the page itself is new."""
 
     page: NewPage
@@ -456,9 +437,13 @@ class Slice(NamedTuple):
         return len(self.chunks) + (self.first == 0)
 
 
-class Portions(NamedTuple):
-    """Maximum number of page and chunk rows, and of characters, in a part of a large generation. ``uncut``:
-    parts that one transaction may hold all the same, where that is all there is to write."""
+class Portions(msgspec.Struct, frozen=True):
+    """Transaction sizes of ``store``: small generations share one, a large one gets several.
+
+    While a transaction writes, no other writer of a SQLite catalog gets on, nor of a queue in the same file.
+    ``rows`` and ``chars``: the most page and chunk rows, and characters, in a part of a large generation.
+    ``uncut``: parts that one transaction may hold all the same, where that is all there is to write.
+    """
 
     rows: int = 64
     chars: int = 128 << 10
@@ -532,25 +517,25 @@ def _size(new: NewGeneration) -> tuple[int, int]:
     return rows, chars
 
 
-# Rows of a restored catalog: running tasks are released, outside stores are filled again. Pure.
-
-
-CLAIM_STEP = 1_000
+_CLAIM_STEP = 1_000
 """Added to claim numbers of open tasks, so that no claim made after the backup fits one made here."""
 _SETTLED = ("completed", "skipped")
 
-Values: TypeAlias = list[Any]
-Change: TypeAlias = Callable[[Values], None]
+_Values: TypeAlias = list[Any]
+_Change: TypeAlias = Callable[[_Values], None]
 
 
 class RestoredRows:
-    """Changes the rows of one table as they are restored."""
+    """Changes the rows of one table as they are restored.
+
+    Running tasks are released, and outside stores are filled again.
+    """
 
     def __init__(self, table: str, columns: Sequence[str]) -> None:
         place = {name: number for number, name in enumerate(columns)}
         self._changes = _CHANGES[table](place) if table in _CHANGES else []
 
-    def apply(self, rows: Sequence[Sequence[Any]]) -> list[Values]:
+    def apply(self, rows: Sequence[Sequence[Any]]) -> list[_Values]:
         """The rows as they are inserted."""
         changed = [list(row) for row in rows]
         for change in self._changes:
@@ -559,8 +544,8 @@ class RestoredRows:
         return changed
 
 
-def _of_tasks(unit: Unit) -> Callable[[dict[str, int]], list[Change]]:
-    def changes(place: dict[str, int]) -> list[Change]:
+def _of_tasks(unit: Unit) -> Callable[[dict[str, int]], list[_Change]]:
+    def changes(place: dict[str, int]) -> list[_Change]:
         own = [_released(place, rule) for rule in PHASES.values() if rule.unit is unit]
         above = [_counted(place, rule, f"{rule.phase}_status") for rule in PHASES.values()]
         return [*own, *(above if unit is Unit.PAGE else [])]
@@ -568,17 +553,17 @@ def _of_tasks(unit: Unit) -> Callable[[dict[str, int]], list[Change]]:
     return changes
 
 
-def _released(place: dict[str, int], rule: PhaseRule) -> Change:
+def _released(place: dict[str, int], rule: PhaseRule) -> _Change:
     """A task held by a worker becomes pending; the number of retries stays."""
     status, number = place[f"{rule.phase}_status"], place[f"{rule.phase}_claim_number"]
     emptied = [
         place[f"{rule.phase}_{name}"] for name in ("worker_id", "started_at", "last_heartbeat", "retry_at")
     ]
 
-    def change(row: Values) -> None:
+    def change(row: _Values) -> None:
         if row[status] in _SETTLED:
             return
-        row[number] += CLAIM_STEP
+        row[number] += _CLAIM_STEP
         if row[status] == "processing":
             row[status] = "pending"
             for column in emptied:
@@ -587,14 +572,14 @@ def _released(place: dict[str, int], rule: PhaseRule) -> Change:
     return change
 
 
-def _counted(place: dict[str, int], rule: PhaseRule, status_name: str) -> Change:
+def _counted(place: dict[str, int], rule: PhaseRule, status_name: str) -> _Change:
     """The counters of a page or document; parts in progress count as pending."""
     if f"{rule.phase}_processing" not in place:
         return lambda _: None
     status = place[status_name]
     processing, waiting = place[f"{rule.phase}_processing"], place[f"{rule.phase}_waiting"]
 
-    def change(row: Values) -> None:
+    def change(row: _Values) -> None:
         if row[processing]:
             row[waiting] += row[processing]
             row[processing] = 0
@@ -604,15 +589,15 @@ def _counted(place: dict[str, int], rule: PhaseRule, status_name: str) -> Change
     return change
 
 
-def _of_documents(place: dict[str, int]) -> list[Change]:
-    def forget_worker(row: Values) -> None:
+def _of_documents(place: dict[str, int]) -> list[_Change]:
+    def forget_worker(row: _Values) -> None:
         row[place["current_worker_id"]] = row[place["last_heartbeat"]] = None
 
     return [*(_counted(place, rule, rule.document_status) for rule in PHASES.values()), forget_worker]
 
 
-def _of_outside_stores(place: dict[str, int]) -> list[Change]:
-    def refill(row: Values) -> None:
+def _of_outside_stores(place: dict[str, int]) -> list[_Change]:
+    def refill(row: _Values) -> None:
         row[place["filled"]] = row[place["copied_to"]] = row[place["copied"]] = 0
         row[place["fill_number"]] += 1
         row[place["fill_until"]] = None
@@ -620,18 +605,12 @@ def _of_outside_stores(place: dict[str, int]) -> list[Change]:
     return [refill]
 
 
-_CHANGES: dict[str, Callable[[dict[str, int]], list[Change]]] = {
+_CHANGES: dict[str, Callable[[dict[str, int]], list[_Change]]] = {
     "documents": _of_documents,
     "task_queue_page": _of_tasks(Unit.PAGE),
     "task_queue_chunk": _of_tasks(Unit.CHUNK),
     "catalog_outside_store": _of_outside_stores,
 }
-
-
-# Remembered failures: which failures belong to the content, and when a file is read again. Pure.
-#
-# A file that failed by its content fails again until the file, the parser or its limits change. Any other
-# failure (permissions, a lost worker, a full disk) may be gone at the next try, and is not remembered.
 
 
 MAX_MESSAGE = 1_000
@@ -656,7 +635,7 @@ def remedy_for(code: str) -> str:
     return _REMEDIES.get(code, "")
 
 
-class ReadFile(NamedTuple):
+class ReadFile(msgspec.Struct, frozen=True):
     """A file as it was read. ``read_with``: fingerprint of the parser, its limits and its components."""
 
     size: int
@@ -666,7 +645,11 @@ class ReadFile(NamedTuple):
 
 
 def fails_again(failure: SourceFailure, size: int, mtime_ns: int, read_with: str) -> bool:
-    """Check whether reading the file would fail as before: file, parser and limits are unchanged."""
+    """Check whether reading the file would fail as before: file, parser and limits are unchanged.
+
+    Only a failure of the content is remembered. Any other (permissions, a lost worker, a full disk) may be
+    gone at the next try.
+    """
     return failure.read_with == read_with and (failure.size, failure.mtime_ns) == (size, mtime_ns)
 
 
@@ -688,7 +671,7 @@ def becomes_document(code: str, *, known: bool) -> bool:
     return code not in _NO_FILE and (kind_of(code) is FailureKind.CONTENT or not known)
 
 
-class FailedReading(NamedTuple):
+class FailedReading(msgspec.Struct, frozen=True, kw_only=True):
     """A permanent failure to read a file. ``fault``: by default the one of the code."""
 
     place: Place

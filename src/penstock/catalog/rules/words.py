@@ -1,36 +1,34 @@
-"""Search terms of a user's query, and the text given to a keyword index; the same for every engine. Pure."""
+"""Words of queries and texts: search terms, what a keyword index is given, and misspelt words. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 
-from penstock.lazy_pattern import lazy_pattern
-from penstock.named_tuple import NamedTuple
+import msgspec
+
 from penstock.strict_json import normalized
 
 MOST_TERMS = 64
-MOST_REPEATS = 3
-MOST_WORDS_BESIDE = 8
+_MOST_REPEATS = 3
+_MOST_WORDS_BESIDE = 8
 """Words beside quoted phrases up to which the phrases are required."""
 _ASCII = {code: " " for code in range(128) if not chr(code).isalnum()}
-_ACCENTS = lazy_pattern("[\u0300-\u036f]+")
-_BETWEEN = lazy_pattern(r"[\W_]+")
-HUMP = lazy_pattern(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-"""The places where a name such as ``parseHTTPHeader`` is split into words."""
-_AFTER_HUMP = lazy_pattern(r"[A-Z](?:(?<=[a-z0-9][A-Z])|(?<=[A-Z][A-Z])(?=[a-z]))")
-"""The letters after these places. A pattern that begins with letters is searched for many times faster."""
-_ASCII_WORD = lazy_pattern(r"[A-Za-z0-9]+")
+_ACCENTS = "[\u0300-\u036f]+"
+_BETWEEN = r"[\W_]+"
+_AFTER_HUMP = r"[A-Z](?:(?<=[a-z0-9][A-Z])|(?<=[A-Z][A-Z])(?=[a-z]))"
+"""The letters after the places of ``humps``. A pattern that begins with letters is found much faster."""
+_ASCII_WORD = r"[A-Za-z0-9]+"
 _WITHOUT_SPACES = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\uff66-\uff9f\U00020000-\U0003ffff"
 )
 """Characters of scripts written without spaces: Thai, Lao, Myanmar, Khmer, kana and Han."""
-_UNSPACED = lazy_pattern(f"[{_WITHOUT_SPACES}]+")
+_UNSPACED = f"[{_WITHOUT_SPACES}]+"
 # Vowel signs of Thai are no word characters to Python.
-_PART = lazy_pattern(rf'"([^"]*)"|([\w{_WITHOUT_SPACES}]+)|(\S)')
+_PART = rf'"([^"]*)"|([\w{_WITHOUT_SPACES}]+)|(\S)'
 
 STOP_WORDS = frozenset(
     "a about above after again against all am an and any are as at be been before being below between "
@@ -43,39 +41,45 @@ STOP_WORDS = frozenset(
 """Words of a question that say nothing of what is asked for. Inside quotes they count."""
 
 
+@cache
+def humps() -> re.Pattern[str]:
+    """The places where a name such as ``parseHTTPHeader`` is split into words."""
+    return re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
 def keyword_text(text: str) -> str:
     """Text for a keyword index: the text, then the parts of compound words.
 
     The indexes know words between spaces and signs. So ``maxHeaderSize`` adds its three words, and a run of a
     script without spaces adds its overlapping pairs of characters. Nothing else is added.
     """
-    added = _humped_parts(text) if _AFTER_HUMP.search(text) else []
+    added = _humped_parts(text) if re.search(_AFTER_HUMP, text) else []
     if not text.isascii():
-        added += [pair for run in _UNSPACED.findall(text) for pair in _pairs(run)]
+        added += [pair for run in re.findall(_UNSPACED, text) for pair in _pairs(run)]
     return f"{text}\n{' '.join(added)}" if added else text
 
 
 def is_indexed_as_it_is(text: str) -> bool:
     """Check whether ``keyword_text`` would add nothing to a text, without calling the function."""
-    return not _AFTER_HUMP.search(text) and (text.isascii() or not _UNSPACED.search(text))
+    return not re.search(_AFTER_HUMP, text) and (text.isascii() or not re.search(_UNSPACED, text))
 
 
 def _humped_parts(text: str) -> list[str]:
     # Each word is looked at once: a pattern of words with humps in them would try every part of a long word.
-    words = [word for word in _ASCII_WORD.findall(text) if not word[1:].islower()]
-    return [part for word in words if len(parts := HUMP.split(word)) > 1 for part in parts]
+    words = [word for word in re.findall(_ASCII_WORD, text) if not word[1:].islower()]
+    return [part for word in words if len(parts := humps().split(word)) > 1 for part in parts]
 
 
 def _pairs(run: str) -> list[str]:
     return [run[at : at + 2] for at in range(len(run) - 1)] or [run]
 
 
-def index_terms(word: str) -> list[str]:
+def _index_terms(word: str) -> list[str]:
     """Words and phrases that a text with this word has in a keyword index; see ``keyword_text``."""
     if word.isascii():
-        return HUMP.split(word)
-    runs = [" ".join(_pairs(run)) for run in _UNSPACED.findall(word)]
-    return [*runs, *(rest for rest in _UNSPACED.split(word) if len(rest) > 1)] if runs else [word]
+        return humps().split(word)
+    runs = [" ".join(_pairs(run)) for run in re.findall(_UNSPACED, word)]
+    return [*runs, *(rest for rest in re.split(_UNSPACED, word) if len(rest) > 1)] if runs else [word]
 
 
 def phrases(query: str) -> list[str]:
@@ -85,7 +89,7 @@ def phrases(query: str) -> list[str]:
     left out as long as anything else is there.
     """
     asked = _asked(query)
-    found = [term for word in asked.words for term in dict.fromkeys([*_whole(word), *index_terms(word)])]
+    found = [term for word in asked.words for term in dict.fromkeys([*_whole(word), *_index_terms(word)])]
     return list(_bounded([*asked.quoted, *found]))
 
 
@@ -106,22 +110,22 @@ def query_words(query: str) -> dict[str, list[str]]:
     asked = _asked(query)
     found = {phrase.lower(): [phrase] for phrase in asked.quoted}
     for word in asked.words:
-        found.setdefault(word.lower(), index_terms(word))
+        found.setdefault(word.lower(), _index_terms(word))
     return dict(list(found.items())[:MOST_TERMS])
 
 
 def words_outside_quotes(query: str) -> list[str]:
     """Distinct unquoted words of a query, as written; without stop words."""
-    written = (word for _, word, _ in _PART.findall(query) if word)
+    written = (word for _, word, _ in re.findall(_PART, query) if word)
     return list(dict.fromkeys(filter(_tells, written)))
 
 
 def with_words(query: str, instead: Mapping[str, str]) -> str:
     """Replace unquoted words of a query."""
-    return _PART.sub(lambda part: instead.get(part[2], part[0]), query)
+    return re.sub(_PART, lambda part: instead.get(part[2], part[0]), query)
 
 
-class _Asked(NamedTuple):
+class _Asked(msgspec.Struct, frozen=True):
     """Quoted phrases of a query, its words, and whether a hit must have the phrases."""
 
     quoted: list[str]
@@ -135,7 +139,7 @@ def _asked(query: str) -> _Asked:
     plain: list[str] = []
     every: list[str] = []
     quoted: list[str] = []
-    for phrase, word, _ in _PART.findall(query.replace("\0", " ")):
+    for phrase, word, _ in re.findall(_PART, query.replace("\0", " ")):
         words = re.findall(r"\w+", phrase)[:MOST_TERMS]
         if words:
             quoted.append(" ".join(words))
@@ -143,7 +147,7 @@ def _asked(query: str) -> _Asked:
             plain.append(word)
         every += words or ([word] if word else [])
     telling = list(filter(_tells, plain))
-    if len(telling) > MOST_WORDS_BESIDE:
+    if len(telling) > _MOST_WORDS_BESIDE:
         return _Asked(quoted, list(filter(_tells, every)), False)
     return _Asked(quoted, telling if quoted or telling else plain, True)
 
@@ -162,7 +166,7 @@ def _bounded(found: list[str]) -> Iterator[str]:
     seen: Counter[str] = Counter()
     for phrase in found[:MOST_TERMS]:
         seen[phrase.lower()] += 1
-        if seen[phrase.lower()] <= MOST_REPEATS:
+        if seen[phrase.lower()] <= _MOST_REPEATS:
             yield phrase
 
 
@@ -175,8 +179,8 @@ def searchable(text: str) -> str:
     """
     if text.isascii():
         return text.translate(_ASCII)
-    folded = _ACCENTS.sub("", normalized("NFKD", text)).lower()
-    return _BETWEEN.sub(" ", normalized("NFKC", folded))
+    folded = re.sub(_ACCENTS, "", normalized("NFKD", text)).lower()
+    return re.sub(_BETWEEN, " ", normalized("NFKC", folded))
 
 
 def as_terms(words: Iterable[str]) -> list[str]:
@@ -192,15 +196,9 @@ def as_term(phrase: str) -> str:
     return " <-> ".join(f"'{word}'" for word in searchable(phrase).split())
 
 
-# Corrections of misspelt words, by edit distance. Pure.
-#
-# The index itself is asked which of them it has. So the cost does not grow with the collection, and no list
-# of its words is needed.
-
-
-LEAST_LETTERS = 4
+_LEAST_LETTERS = 4
 """Shorter words have too many neighbours to know which was meant."""
-MOST_LETTERS = 32
+_MOST_LETTERS = 32
 WORD_PIECES = 2
 """Pieces of most words that people use."""
 _ALPHABETS = (
@@ -208,16 +206,16 @@ _ALPHABETS = (
     "αβγδεζηθικλμνξοπρστυφχψω",
     "абвгдеёжзийклмнопрстуфхцчшщъыьэюяіїєґ",
 )
-_LETTERS = re.compile(r"[^\W\d_]+")
+_LETTERS = r"[^\W\d_]+"
 
 
 def is_correctable(word: str) -> bool:
     """Decide whether a word may be misspelt: letters only, and neither a compound nor an abbreviation."""
     return (
-        LEAST_LETTERS <= len(word) <= MOST_LETTERS
+        _LEAST_LETTERS <= len(word) <= _MOST_LETTERS
         and word.isalpha()
         and not word.isupper()
-        and len(HUMP.split(word)) == 1
+        and len(humps().split(word)) == 1
         and any(letter in alphabet for alphabet in _ALPHABETS for letter in word.lower())
     )
 
@@ -238,7 +236,11 @@ def may_be_misspelt(word: str, count_pieces: Callable[[str], int]) -> bool:
 
 
 def neighbours(word: str) -> list[str]:
-    """All strings one edit away: two letters swapped, or a letter left out, replaced or added; sorted."""
+    """All strings one edit away: two letters swapped, or a letter left out, replaced or added; sorted.
+
+    The index itself is asked which of them it has. So the cost does not grow with the collection, and no list
+    of its words is needed.
+    """
     word = word.lower()
     alphabet = next(letters for letters in _ALPHABETS if any(letter in letters for letter in word))
     return sorted(set(_edits(word, alphabet)) - {word})
@@ -267,8 +269,8 @@ def closest_word(word: str, texts: Iterable[str], otherwise: str) -> str:
     counts = Counter(
         part.lower()
         for text in texts
-        for found in _LETTERS.findall(text)
-        for part in HUMP.split(found)
+        for found in re.findall(_LETTERS, text)
+        for part in humps().split(found)
         if abs(len(part) - len(word)) <= 2
     )
     near = ((edit_distance(word, found), -count, found) for found, count in counts.items())

@@ -41,7 +41,7 @@ from penstock.catalog.values import (
 from penstock.clock import format_time
 
 
-class LazyModule:
+class _LazyModule:
     """A module of this package, imported at the first use. Threads may share one."""
 
     def __init__(self, name: str) -> None:
@@ -53,56 +53,29 @@ class LazyModule:
 
 if TYPE_CHECKING:
     from penstock.catalog.sql import (
+        chunks,
         generations,
         graph,
         ledger,
         outside_stores,
         removals,
+        store,
+        tasks,
     )
-    from penstock.catalog.sql import (
-        generations as tombstones,
-    )
-    from penstock.catalog.sql import (
-        graph as graph_texts,
-    )
-    from penstock.catalog.sql import (
-        ledger as outbox,
-    )
-    from penstock.catalog.sql import (
-        removals as repair,
-    )
-    from penstock.catalog.sql import (
-        store as generation_store,
-    )
-    from penstock.catalog.sql import (
-        store as large_generations,
-    )
-    from penstock.catalog.sql import (
-        tasks as retry,
-    )
-    from penstock.catalog.sql import (
-        tasks as task_claims,
-    )
-    from penstock.catalog.sql import (
-        tasks as task_outcomes,
-    )
+    from penstock.catalog.sql.graph import CatalogGraph, CatalogGraphTexts
+    from penstock.catalog.sql.ledger import CatalogImports, CatalogProjects
+    from penstock.catalog.sql.outside_stores import CatalogOutsideStores
     from penstock.catalog.sql.store import Part, Written
 else:
     # All that writes. A search or a status only reads.
-    generation_store = LazyModule("store")
-    generations = LazyModule("generations")
-    graph = LazyModule("graph")
-    graph_texts = LazyModule("graph")
-    large_generations = LazyModule("store")
-    ledger = LazyModule("ledger")
-    outbox = LazyModule("ledger")
-    outside_stores = LazyModule("outside_stores")
-    removals = LazyModule("removals")
-    repair = LazyModule("removals")
-    retry = LazyModule("tasks")
-    task_claims = LazyModule("tasks")
-    task_outcomes = LazyModule("tasks")
-    tombstones = LazyModule("generations")
+    chunks = _LazyModule("chunks")
+    generations = _LazyModule("generations")
+    graph = _LazyModule("graph")
+    ledger = _LazyModule("ledger")
+    outside_stores = _LazyModule("outside_stores")
+    removals = _LazyModule("removals")
+    store = _LazyModule("store")
+    tasks = _LazyModule("tasks")
 
 T = TypeVar("T")
 
@@ -123,23 +96,23 @@ class SqlCatalog(ABC):
     def _now(self) -> datetime: ...
 
     @property
-    def graph(self) -> graph.CatalogGraph:
+    def graph(self) -> CatalogGraph:
         return graph.CatalogGraph(self)
 
     @property
-    def graph_texts(self) -> graph_texts.CatalogGraphTexts:
-        return graph_texts.CatalogGraphTexts(self)
+    def graph_texts(self) -> CatalogGraphTexts:
+        return graph.CatalogGraphTexts(self)
 
     @property
-    def outside(self) -> outside_stores.CatalogOutsideStores:
+    def outside(self) -> CatalogOutsideStores:
         return outside_stores.CatalogOutsideStores(self)
 
     @property
-    def imports(self) -> ledger.CatalogImports:
+    def imports(self) -> CatalogImports:
         return ledger.CatalogImports(self)
 
     @property
-    def projects(self) -> ledger.CatalogProjects:
+    def projects(self) -> CatalogProjects:
         return ledger.CatalogProjects(self)
 
     def now(self) -> datetime:
@@ -165,10 +138,10 @@ class SqlCatalog(ABC):
         return answers
 
     def _store_group(self, group: Sequence[NewGeneration], now: datetime | None) -> list[StoreResult]:
-        return self._write(lambda rows, at: generation_store.store(rows, group, at), now)
+        return self._write(lambda rows, at: store.store(rows, group, at), now)
 
     def _store_large(self, new: NewGeneration, now: datetime | None) -> StoreResult:
-        parts = large_generations.parts(new, self.portions)
+        parts = store.parts(new, self.portions)
         part, written = next(parts), None
         # Each part is made before the transaction of the one before it: outside of any.
         for following in parts:
@@ -198,9 +171,7 @@ class SqlCatalog(ABC):
         *,
         synced: bool = True,
     ) -> Written:
-        return self._write(
-            lambda rows, at: large_generations.write_part(rows, new, part, so_far, at), now, synced=synced
-        )
+        return self._write(lambda rows, at: store.write_part(rows, new, part, so_far, at), now, synced=synced)
 
     def unfinished(self, *, silent: timedelta, now: datetime | None = None, limit: int = 100) -> list[int]:
         before = format_time((now or self._now()) - silent)
@@ -212,7 +183,7 @@ class SqlCatalog(ABC):
             at = format_time(moment)
             if not generations.adopt(rows, adoption, at):
                 return False
-            restarted = retry.restart(rows, adoption.document_id, at)
+            restarted = tasks.restart(rows, adoption.document_id, at)
             return restarted > 0 or generations.building(rows, adoption.document_id)
 
         return self._write(work, now)
@@ -224,12 +195,12 @@ class SqlCatalog(ABC):
 
     def claim(self, request: TaskRequest, *, now: datetime | None = None) -> list[Task]:
         # A power cut ends the worker as well, and an unknown claim is a free task.
-        return self._write(lambda rows, at: task_claims.claim(rows, request, at), now, synced=False)
+        return self._write(lambda rows, at: tasks.claim(rows, request, at), now, synced=False)
 
     def settle(
         self, outcomes: Sequence[TaskOutcome], *, now: datetime | None = None
     ) -> list[TaskStatus | None]:
-        return self._write(lambda rows, at: task_outcomes.settle(rows, outcomes, at), now)
+        return self._write(lambda rows, at: tasks.settle(rows, outcomes, at), now)
 
     def renew(self, claims: Sequence[HeldTask | Task], *, now: datetime | None = None) -> list[bool]:
         return self._write(lambda rows, at: self._renewed(rows, claims, format_time(at)), now)
@@ -247,7 +218,7 @@ class SqlCatalog(ABC):
             return snapshot.claims("held", worker_id)
 
     def retry(self, document_id: int, *, now: datetime | None = None) -> int:
-        return self._write(lambda rows, at: retry.restart(rows, document_id, format_time(at)), now)
+        return self._write(lambda rows, at: tasks.restart(rows, document_id, format_time(at)), now)
 
     def touch(self, touches: Sequence[Touch]) -> list[bool]:
         return self._write(lambda rows, _: ledger.touch(rows, touches))
@@ -256,7 +227,7 @@ class SqlCatalog(ABC):
         self._write(lambda rows, at: ledger.expect(rows, arrivals, format_time(at)), now)
 
     def announce(self, walk: Walk) -> None:
-        self._write(lambda rows, _: tombstones.announce(rows, walk))
+        self._write(lambda rows, _: generations.announce(rows, walk))
 
     def rename(self, rename: Rename, *, limit: int = BATCH, now: datetime | None = None) -> RenameResult:
         return self._write(lambda rows, at: removals.rename(rows, rename, limit, format_time(at)), now)
@@ -277,7 +248,7 @@ class SqlCatalog(ABC):
 
     def clear(self, entry_ids: Sequence[int], *, limit: int = SWEPT, now: datetime | None = None) -> bool:
         began = clock.elapsed_s()
-        over = self._write(lambda rows, at: outbox.clear(rows, entry_ids, limit, at), now)
+        over = self._write(lambda rows, at: removals.clear(rows, entry_ids, limit, at), now)
         if not over:
             self._let_others_write(began)
         return over
@@ -288,7 +259,7 @@ class SqlCatalog(ABC):
     def remember(
         self, tenant_id: str, space: str, vectors: Mapping[str, bytes], *, now: datetime | None = None
     ) -> None:
-        self._write(lambda rows, at: ledger.remember(rows, tenant_id, space, vectors, format_time(at)), now)
+        self._write(lambda rows, at: chunks.remember(rows, tenant_id, space, vectors, format_time(at)), now)
 
     def add_tokens(self, uses: Sequence[TokenUse]) -> None:
         self._write(lambda rows, _: ledger.add_tokens(rows, uses))
@@ -297,11 +268,11 @@ class SqlCatalog(ABC):
         self._write(lambda rows, _: ledger.set_fingerprints(rows, fingerprints, replace=replace))
 
     def sweep(self, before: datetime, *, limit: int = BATCH) -> int:
-        return self._write(lambda rows, _: outbox.forget_old(rows, format_time(before), limit))
+        return self._write(lambda rows, _: removals.forget_old(rows, format_time(before), limit))
 
     def forget(self, tenant_id: str, *, asked_before: datetime | None = None, limit: int = BATCH) -> bool:
         def work(rows: Statements, at: datetime) -> bool:
-            return repair.forget(rows, tenant_id, format_time(asked_before or at), limit)
+            return removals.forget(rows, tenant_id, format_time(asked_before or at), limit)
 
         return self._write(work)
 
@@ -312,8 +283,8 @@ class SqlCatalog(ABC):
     def merge_words(self, stop: Callable[[], bool] = lambda: False) -> None: ...
 
     def repair(self, *, limit: int = BATCH, now: datetime | None = None) -> int:
-        return self._write(lambda rows, at: repair.repair(rows, limit, at), now)
+        return self._write(lambda rows, at: removals.repair(rows, limit, at), now)
 
     def audit(self) -> list[str]:
         with self.snapshot() as snapshot:
-            return snapshot.audit()
+            return removals.findings(snapshot.rows)

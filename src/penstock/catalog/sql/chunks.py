@@ -15,37 +15,99 @@ from penstock.catalog.rules.phases import (
     LATER_PHASES,
     PHASES,
     RECOGNITIONS_PER_TURN,
+    PerChunkPhase,
     WantedPhases,
     turns,
 )
 from penstock.catalog.rules.publication import COMPLETED, SKIPPED, WAITING
 from penstock.catalog.rules.words import keyword_text
-from penstock.catalog.sql.records import (
-    CHUNK_TASKS,
-    CHUNK_TEXT,
-    FAMILY_MEMBER,
-    ChunkDocument,
-    ChunkTask,
-    ChunkTasks,
-    DocumentRow,
-    FamilyMember,
-    NewChunkRow,
-    PageText,
-    SourceRow,
-)
-from penstock.catalog.sql.statements import Statements, listed, readable
+from penstock.catalog.sql.generations import DocumentRow, SourceRow
+from penstock.catalog.sql.statements import Row, RowType, Statements, listed, readable
 from penstock.catalog.values import Fingerprints, Gate, NewChunk, NewGeneration, NewPage, Phase, Place
 from penstock.errors import InvalidRequest, InvalidVector
-from penstock.named_tuple import NamedTuple
 
-# Families: sources of several branches that share texts, keyword entries, vectors and entities.
-#
-# A source is in a family of its own, or in that of the related source that it was first stored with. A
-# family has at most one source in each branch of a collection.
+
+class FamilyMember(msgspec.Struct, frozen=True):
+    """A published source of a family. Other sources of the family can share the texts."""
+
+    family_key: int
+    source_id: str
+    published_id: int
+
+
+class NewChunkRow(msgspec.Struct, frozen=True):
+    """The first columns of a new chunk; ``ChunkText`` and ``ChunkDocument`` follow."""
+
+    chunk_key: int
+    page_id: int
+    content_id: int
+    text_key: int
+    chunk_id: str
+    chunk_index: int
+
+
+class ChunkText(msgspec.Struct, frozen=True):
+    """The columns of a new chunk taken from ``NewChunk``."""
+
+    text_hash: str
+    start: int
+    end: int
+    first_line: int | None
+    last_line: int | None
+    heading_path: str
+    symbols: str
+
+
+class ChunkDocument(msgspec.Struct, frozen=True):
+    """The columns common to all new chunks of a document."""
+
+    document_id: int
+    max_retries: int
+    priority: int
+    at: str
+
+
+class ChunkTask(msgspec.Struct, frozen=True):
+    status: str
+    completed_at: str | None
+    held: str | None
+
+
+class ChunkTasks(msgspec.Struct, frozen=True):
+    """The task columns of a new chunk."""
+
+    tasks: PerChunkPhase[ChunkTask]
+    entities_extracted: int
+    relationships_extracted: int
+
+
+class PageText(msgspec.Struct, frozen=True):
+    """The kept Markdown of a page. ``warnings``: a JSON list."""
+
+    page_id: int
+    text: str
+    engine: str
+    confidence: float | None
+    warnings: str
+
+
+_FAMILY_MEMBER = RowType(FamilyMember)
+_NEW_CHUNK_ROW = RowType(NewChunkRow)
+_CHUNK_TEXT = RowType(
+    ChunkText, renamed={"text_hash": "chunk_content_hash", "start": "start_char", "end": "end_char"}
+)
+_CHUNK_DOCUMENT = RowType(ChunkDocument)
+_CHUNK_TASKS = RowType(ChunkTasks)
+_PAGE_TEXT = RowType(PageText)
 
 
 class Families:
-    """The families of the sources of one call of ``store``."""
+    """The families of the sources of one call of ``store``.
+
+    A family is of sources of several branches that share texts, keyword entries, vectors and entities. A
+    source is in a family of its own, or in that of the related source that it was first stored with. A family
+    has at most one source in each branch of a collection.
+    """
 
     def __init__(self, rows: Statements) -> None:
         self._rows = rows
@@ -96,10 +158,10 @@ class Families:
 
     def _read(self, families: Iterable[int]) -> list[FamilyMember]:
         keys = listed(families)
-        return FAMILY_MEMBER.decode_all(self._rows.all("family_members", keys)) if keys != "[]" else []
+        return _FAMILY_MEMBER.decode_all(self._rows.all("family_members", keys)) if keys != "[]" else []
 
 
-def translated_ids(
+def _translated_ids(
     tenant_id: str, source_id: str, shared: Mapping[int, str], chunks: Iterable[tuple[int, str]]
 ) -> dict[str, str]:
     """The ids that chunks of other sources, by document and text hash, would have in a source.
@@ -122,9 +184,6 @@ def translated_ids(
     return translated
 
 
-# Rows of pages: the turns of their tasks, and their kept texts.
-
-
 def turns_of_pages(
     rows: Statements, pages: Sequence[NewPage], priority: int, first: int = 0, given: int = 0
 ) -> tuple[int, list[int]]:
@@ -140,23 +199,21 @@ def turns_of_pages(
     return first, [slow[at] if page.needs_ocr else numbers[at] for at, page in enumerate(pages)]
 
 
-def kept_texts(page_id: int, page: NewPage) -> list[PageText]:
+def kept_texts(page_id: int, page: NewPage) -> list[Row]:
     """The row of a page's text, if kept."""
     if page.text is None:
         return []
     warnings = listed([readable(warning) for warning in page.warnings])
-    return [PageText(page_id, page.text, readable(page.engine), page.confidence, warnings)]
+    text = PageText(page_id, page.text, readable(page.engine), page.confidence, warnings)
+    return [_PAGE_TEXT.encode(text)]
 
 
-# Vector spaces of the catalog: a number and a dimension for each name.
-
-
-FLOAT32 = 4
-MOST_SPACES = 255
+_FLOAT32 = 4
+_MOST_SPACES = 255
 
 
 class Spaces:
-    """Vector spaces by name; made when first seen."""
+    """Vector spaces by name, each with a number and a dimension; made when first seen."""
 
     def __init__(self, rows: Statements) -> None:
         self._rows = rows
@@ -174,9 +231,9 @@ class Spaces:
             self._rows.hold("space", name)
             number, dimension = self._look_up(name)
         if dimension is None and lengths:
-            dimension = max(lengths) // FLOAT32
+            dimension = max(lengths) // _FLOAT32
             self._rows.send("set_dimension", dimension, number)
-        if lengths and lengths != {(dimension or 0) * FLOAT32}:
+        if lengths and lengths != {(dimension or 0) * _FLOAT32}:
             raise InvalidVector(
                 f"space {name[:100]} holds vectors of {dimension} float32, got {sorted(lengths)} bytes"
             )
@@ -190,22 +247,27 @@ class Spaces:
             self.outside = bool(outside)
             return number, dimension
         number = int(self._rows.value("free_space"))
-        if number > MOST_SPACES:
+        if number > _MOST_SPACES:
             raise InvalidRequest(
-                f"there are {MOST_SPACES} vector spaces already",
+                f"there are {_MOST_SPACES} vector spaces already",
                 remedy="Remove or rebuild what is in spaces no longer used; upkeep then frees them.",
             )
         self._rows.send("add_space", number, name, None)
         return self._look_up(name)
 
 
+def remember(rows: Statements, tenant_id: str, space: str, vectors: Mapping[str, bytes], at: str) -> None:
+    space_id = Spaces(rows).number(space, vectors.values())
+    rows.many("remember", [(tenant_id, space_id, text, at, vector) for text, vector in vectors.items()])
+
+
 _STATUS = {COMPLETED: "completed", WAITING: "pending", SKIPPED: "skipped"}
-_TEXT_OF = CHUNK_TEXT.values_of
+_TEXT_OF = _CHUNK_TEXT.values_of
 _ONLY_VECTOR = {kind: (kind, *[SKIPPED for _ in LATER_PHASES]) for kind in _STATUS}
 """The kinds of a chunk in each chunk phase, where none after vector is wanted."""
 _EXTRACTS = [PHASES[phase].extracts for phase in LATER_PHASES]
-NOT_HELD: tuple[str | None, ...] = (None,) * len(CHUNK_PHASES)
-OUTBOX_HELD = ("outbox", *NOT_HELD[1:])
+_NOT_HELD: tuple[str | None, ...] = (None,) * len(CHUNK_PHASES)
+OUTBOX_HELD = ("outbox", *_NOT_HELD[1:])
 """Only vectors are written to outside stores, which are cleared first."""
 
 
@@ -244,7 +306,7 @@ class ChunkOwner(msgspec.Struct, kw_only=True):
     """Published generations of the family's other sources, with the ids of these sources."""
     outside: bool = False
     """True if an outside store has vectors too: only tasks, which write there first, end them."""
-    held: tuple[str | None, ...] = NOT_HELD
+    held: tuple[str | None, ...] = _NOT_HELD
     """For each chunk phase the reason its tasks cannot be claimed yet."""
 
     @property
@@ -253,7 +315,7 @@ class ChunkOwner(msgspec.Struct, kw_only=True):
         return any(self.wanted[1:])
 
 
-class KnownChunk(NamedTuple):
+class KnownChunk(msgspec.Struct, frozen=True):
     """A chunk some live generation has."""
 
     content_id: int
@@ -317,7 +379,7 @@ class ChunkRows:
             content_id = known.content_id
         vector = self._vector(owner, content_id, chunk, known)
         row = NewChunkRow(self._numbers.next(), page_id, content_id, key, chunk_id, index)
-        own = row + _TEXT_OF(chunk) + self._document(owner)
+        own = _NEW_CHUNK_ROW.encode(row) + _TEXT_OF(chunk) + self._document(owner)
         kinds = _ONLY_VECTOR[vector]
         if self._wants_later:
             kinds = (vector, *_later(owner, known))
@@ -333,11 +395,13 @@ class ChunkRows:
         if owner is not self._owner:
             self._owner = owner
             self._wants_later = owner.wants_later
-            self._of_document = ChunkDocument(
-                document_id=owner.document_id,
-                max_retries=owner.max_retries,
-                priority=owner.priority,
-                at=self._at,
+            self._of_document = _CHUNK_DOCUMENT.encode(
+                ChunkDocument(
+                    document_id=owner.document_id,
+                    max_retries=owner.max_retries,
+                    priority=owner.priority,
+                    at=self._at,
+                )
             )
         return self._of_document
 
@@ -357,7 +421,7 @@ class ChunkRows:
                 entities_extracted=entities,
                 relationships_extracted=relationships,
             )
-            known = self._alike[key] = CHUNK_TASKS.encode(tasks)
+            known = self._alike[key] = _CHUNK_TASKS.encode(tasks)
         return known
 
     def _task(self, kind: int, held: str | None) -> ChunkTask:
@@ -389,7 +453,7 @@ def _later(owner: ChunkOwner, known: KnownChunk | None) -> Iterator[int]:
 PreparedChunk: TypeAlias = tuple[NewChunk, str, KnownChunk | None]
 
 
-class PreparedChunks(NamedTuple):
+class PreparedChunks(msgspec.Struct, frozen=True):
     """Chunks ready to be written: each with an id and the existing chunk to keep, if any."""
 
     parts: list[PreparedChunk]
@@ -415,7 +479,7 @@ def hold_by_gate(owner: ChunkOwner, prepared: PreparedChunks, *, unread: bool) -
     )
 
 
-class ExistingChunks(NamedTuple):
+class ExistingChunks(msgspec.Struct, frozen=True):
     """Existing rows of some chunks: those of other generations by their ids, the number of the owner's own
     for each hash, and vectors of the cache by hash."""
 
@@ -500,7 +564,7 @@ def _known(
     with_vector: dict[str, str] = {}
     found = rows.all("known_chunks", listed(others), listed(set(keys.values())))
     texts = [(document_id, text) for _, _, document_id, _, _, text, *_ in found] if owner.shared else ()
-    translated = translated_ids(owner.tenant_id, owner.source_id, owner.shared, texts)
+    translated = _translated_ids(owner.tenant_id, owner.source_id, owner.shared, texts)
     for row in found:
         found_id, content_id, document_id, entities, relationships, hash_of_text, vector, *later = row
         chunk_id = translated.get(found_id) or found_id
@@ -531,7 +595,7 @@ def owner_of(
 ) -> ChunkOwner:
     """The owner of chunks that are added to a generation being built. ``older``: earlier generations that may
     have the same chunks, besides the published one."""
-    held = NOT_HELD
+    held = _NOT_HELD
     if document.gate == Gate.DOCUMENT:
         held = ("gate",) * len(held)
     elif rows.value("any_leftover", document.source_key):

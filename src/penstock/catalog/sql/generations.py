@@ -1,4 +1,4 @@
-"""Generations as rows: taking them over, giving them up, publishing them."""
+"""Generations as rows: taken over, given up and published; deletes and walks that stand against it."""
 
 from __future__ import annotations
 
@@ -11,24 +11,177 @@ import msgspec
 from penstock.catalog import values
 from penstock.catalog.rules import publication
 from penstock.catalog.rules.paths import at_and_above, contests, covered
-from penstock.catalog.rules.publication import WORDS, Verdict, superseded, verdict
-from penstock.catalog.sql.records import (
-    BUILDING_ROW,
-    DOCUMENT_ROW,
-    PUBLISHED_SOURCE,
-    SAVED_DOCUMENT,
-    WALK,
-    DocumentRow,
-    PublishedSource,
-    SavedDocument,
-    SavedPhase,
+from penstock.catalog.rules.phases import PerChunkPhase, PerPhase, WantedPhases, wanted_phases
+from penstock.catalog.rules.publication import (
+    WORDS,
+    GenerationFacts,
+    PartCounts,
+    Verdict,
+    superseded,
+    verdict,
 )
-from penstock.catalog.sql.statements import Statements, listed
-from penstock.catalog.values import Adoption, NewGeneration, Place, Removal, Walk
+from penstock.catalog.sql.snapshot import WALK
+from penstock.catalog.sql.statements import INDEX_STATUS, RowType, Statements, listed
+from penstock.catalog.values import (
+    SETTLED,
+    Adoption,
+    Fingerprints,
+    NewGeneration,
+    Phase,
+    Place,
+    Removal,
+    Walk,
+)
 from penstock.clock import format_time, read_time
 from penstock.vocabulary import how_many
 
-# Requested deletes, and announced walks: an earlier delete spares the paths of a later walk.
+
+class DocumentRow(msgspec.Struct, kw_only=True):
+    """A generation inside a transaction; ``save`` writes the changes back."""
+
+    id: int
+    source_key: int
+    source_id: str
+    family_key: int
+    place: Place
+    path: str
+    published_id: int | None
+    published_read_at: str | None
+    state: str
+    counts: PerPhase[PartCounts]
+    """The counts of the document's pages."""
+    status: PerPhase[str]
+    """The statuses at the beginning of the transaction."""
+    page_count: int
+    chunk_count: int
+    chunks: PerChunkPhase[int]
+    """The number of completed chunks."""
+    failed_count: int
+    outage_count: int
+    space_id: int | None
+    gate: str
+    priority: int
+    max_retries: int
+    turn: int
+    given: int
+    content_hash: str
+    fingerprints: Fingerprints
+    job_id: str | None
+    asked_at: str
+    read_at: str
+    note: str | None
+    source_json: str | None
+    unwritten: int
+    errors: dict[str, str] = {}
+    worker_id: str | None = None
+    embedded: bool = False
+    """Vectors of the document were written in this transaction."""
+    finishes: bool = False
+    """The last part of the document is written in this transaction."""
+
+    @property
+    def wanted(self) -> WantedPhases:
+        return wanted_phases(self.fingerprints, vectors=self.space_id is not None)
+
+    @property
+    def just_settled(self) -> bool:
+        """Check whether ocr and vector ended in this transaction, not before."""
+        phases = (Phase.OCR, Phase.VECTOR)
+        after = {self.counts[phase].status for phase in phases}
+        return after <= SETTLED and not {self.status[phase] for phase in phases} <= SETTLED
+
+    @property
+    def facts(self) -> GenerationFacts:
+        return GenerationFacts(
+            ocr=self.counts[Phase.OCR].status,
+            vector=self.counts[Phase.VECTOR].status,
+            pages=self.page_count,
+            pages_read=self.counts[Phase.OCR].completed,
+            chunks_embedded=self.chunks[Phase.VECTOR],
+            outages=self.outage_count,
+            unwritten=self.unwritten,
+        )
+
+
+class SourceRow(msgspec.Struct, frozen=True):
+    """The columns of a source needed to store and move generations."""
+
+    path: str
+    key: int
+    source_id: str
+    family_key: int
+    published_id: int | None
+    building_id: int | None
+    read_at: str | None
+
+
+class SavedPhase(msgspec.Struct, frozen=True):
+    status: str
+    processing: int
+    waiting: int
+    failed: int
+    completed: int
+    error: str | None
+
+
+class SavedDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """The columns of a document changed by a transaction."""
+
+    state: str
+    phases: PerPhase[SavedPhase]
+    chunk_count: int
+    chunks: PerChunkPhase[int]
+    failed_count: int
+    outage_count: int
+    turn: int
+    given: int
+    note: str | None
+    source_json: str | None
+    published_at: str | None
+    at: str
+    worker_id: str | None
+    document_id: int
+
+
+class BuildingRow(msgspec.Struct, frozen=True):
+    """The content and settings of a generation being built."""
+
+    content_hash: str
+    fingerprints: Fingerprints
+    space_id: int | None
+
+
+class PublishedSource(msgspec.Struct, frozen=True, kw_only=True):
+    """The columns of a source set by a publication."""
+
+    published_id: int
+    space_id: int | None
+    partial: bool
+    size: int
+    mtime_ns: int
+    page_count: int
+    chunk_count: int
+    content_hash: str
+    fingerprints: Fingerprints
+    asked_at: str
+    read_at: str
+    published_at: str
+    change_seq: int
+    updated_at: str
+    file_type: str
+    title: str
+    tags: str
+    metadata: str
+    properties: str
+
+
+_DOCUMENT_ROW = RowType(
+    DocumentRow, without=("errors", "worker_id", "embedded", "finishes"), renamed=INDEX_STATUS
+)
+SOURCE_ROW = RowType(SourceRow)
+_SAVED_DOCUMENT = RowType(SavedDocument, renamed=INDEX_STATUS)
+_BUILDING_ROW = RowType(BuildingRow)
+PUBLISHED_SOURCE = RowType(PublishedSource)
 
 
 ALONE = "\x01"
@@ -36,6 +189,7 @@ ALONE = "\x01"
 
 
 def add(rows: Statements, removal: Removal, at: str) -> None:
+    """Record a delete that was asked for. It spares the paths of walks announced later."""
     # As ``at_and_above`` names it.
     path = (removal.path.rstrip("/") or "/") if removal.path else ""
     rows.send(
@@ -106,12 +260,7 @@ def newer_walks(rows: Statements, removal: Removal) -> tuple[Walk, ...]:
     return tuple(walk for walk in wanting if walk not in removal.heard)
 
 
-def walks_at(rows: Statements, place: Place, path: str) -> list[Walk]:
-    where = (place.tenant_id, place.collection, place.branch)
-    return WALK.decode_all(rows.all("walks_at", *where, listed(at_and_above(path))))
-
-
-MOST_EVENTS = 50
+_MOST_EVENTS = 50
 """Maximum number of events kept for one source."""
 
 
@@ -150,7 +299,7 @@ def load(rows: Statements, ids: list[int], *, alone: bool = False) -> dict[int, 
     if not alone:
         rows.hold("sources_of", listed(ids))
     rows.hold("documents", listed(ids))
-    found = DOCUMENT_ROW.decode_all(rows.all("document_rows", listed(ids)))
+    found = _DOCUMENT_ROW.decode_all(rows.all("document_rows", listed(ids)))
     return {document.id: document for document in found}
 
 
@@ -165,7 +314,7 @@ def save(
     rows.many(
         "save_document",
         [
-            SAVED_DOCUMENT.encode(_saved(document, at, at if document.id in published else None))
+            _SAVED_DOCUMENT.encode(_saved(document, at, at if document.id in published else None))
             for document in documents
         ],
     )
@@ -207,7 +356,7 @@ def replace(
     record_event(rows, source_key, "updated", at, note=how_many(chunks, "chunk"), job_id=job_id)
 
 
-def inform_job(rows: Statements, document: DocumentRow, at: str) -> None:
+def _inform_job(rows: Statements, document: DocumentRow, at: str) -> None:
     """Add an outbox entry for the job waiting for this generation."""
     if document.job_id is not None:
         _look_at(rows, document.id, document.source_key, document.job_id, at)
@@ -237,7 +386,7 @@ def adopt_equal(rows: Statements, document_id: int, new: NewGeneration, at: str)
     found = rows.one("building_of", document_id)
     if found is None:
         return False
-    begun = BUILDING_ROW.decode(found)
+    begun = _BUILDING_ROW.decode(found)
     space = None if begun.space_id is None else rows.value("space_name", begun.space_id)
     same = (begun.content_hash, begun.fingerprints, space) == (new.content_hash, new.fingerprints, new.space)
     if not same or _whole(new) or new.failure is not None:
@@ -296,7 +445,7 @@ def decide(rows: Statements, documents: list[DocumentRow], at: str) -> frozenset
             if document.embedded and document.published_id == document.id:
                 _show_again(rows, document, at)
             if document.just_settled:
-                inform_job(rows, document, at)
+                _inform_job(rows, document, at)
             continue
         decision, note = verdict(document.facts)
         document.note = note
@@ -310,7 +459,7 @@ def decide(rows: Statements, documents: list[DocumentRow], at: str) -> frozenset
             else:
                 _publish(rows, document, at)
                 published.add(document.id)
-        inform_job(rows, document, at)
+        _inform_job(rows, document, at)
     return frozenset(published)
 
 
@@ -380,4 +529,4 @@ def record_event(
     """Record an event in the history of a source, in the transaction of the change."""
     rows.send("add_event", rows.numbers("row", 1)[0], what, note, job_id, at, source_key)
     if what == "updated":
-        rows.send("trim_events", source_key, MOST_EVENTS)
+        rows.send("trim_events", source_key, _MOST_EVENTS)

@@ -1,4 +1,4 @@
-"""The graph in the catalog's own tables, read in snapshots."""
+"""The graph in the catalog's own tables: written with its texts, read in snapshots."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from penstock.catalog.graph import (
     CODE_KINDS,
@@ -40,17 +42,15 @@ if TYPE_CHECKING:
     from penstock.catalog.sql.catalog import SqlCatalog
 
 
-# Rows of the graph: entities, mentions and relations, written and removed with the texts they belong to.
-#
-# Each function locks the graph of the tenant, and must be the last in its transaction to take a lock.
-
-
-Key = tuple[str, str]
+_Key = tuple[str, str]
 """Kind and normalised name of an entity."""
 
 
 def put(rows: Statements, tenant_id: str, extractions: Mapping[int, Extraction]) -> None:
-    """Replace the entities and relations of texts, by content id."""
+    """Replace the entities and relations of texts, by content id.
+
+    This and ``remove`` lock the graph of the tenant, and must be the last in a transaction to take a lock.
+    """
     if not extractions:
         return
     rows.hold("graph", tenant_id)
@@ -66,11 +66,11 @@ def put(rows: Statements, tenant_id: str, extractions: Mapping[int, Extraction])
         for entity, occurrences in extraction.entities.items():
             mention = (content_id, ids[entity])
             mentions[mention] = mentions.get(mention, 0) + occurrences
-        for source, kind, target, weight in extraction.relations:
-            ends = (ids[source], ids[target])
+        for one in extraction.relations:
+            ends = (ids[one.source], ids[one.target])
             if ends[0] != ends[1]:
-                relation = (content_id, *ends, kind)
-                relations[relation] = relations.get(relation, 0.0) + weight
+                relation = (content_id, *ends, one.kind)
+                relations[relation] = relations.get(relation, 0.0) + one.weight
     rows.many("add_mention", [(*mention, count) for mention, count in mentions.items()])
     rows.many("add_relation", [(*relation, str(weight)) for relation, weight in relations.items()])
     rows.send("delete_idle_entities", listed(before))
@@ -94,20 +94,20 @@ def _take_out(rows: Statements, content_ids: Iterable[int]) -> list[int]:
     return before
 
 
-def _key(entity: Entity) -> Key:
+def _key(entity: Entity) -> _Key:
     return entity.kind, readable(name_key(entity))
 
 
 def _entity_ids(
-    rows: Statements, tenant_id: str, extractions: Iterable[Extraction], keys: Mapping[Entity, Key]
-) -> dict[Key, int]:
+    rows: Statements, tenant_id: str, extractions: Iterable[Extraction], keys: Mapping[Entity, _Key]
+) -> dict[_Key, int]:
     """The ids of entities, new ones for those not known.
 
     Of a name that is only used in a text, the kind is a guess: it is the one defined elsewhere, if there is
     one. A definition gives its kind to what was only used so far.
     """
-    wanted: dict[Key, Entity] = {}
-    defined: set[Key] = set()
+    wanted: dict[_Key, Entity] = {}
+    defined: set[_Key] = set()
     for extraction in extractions:
         for entity, occurrences in extraction.entities.items():
             wanted.setdefault(keys[entity], entity)
@@ -118,7 +118,7 @@ def _entity_ids(
     only_used = _only_used(rows, defined - known.keys(), known)
     numbers = iter(rows.numbers("row", len(wanted)) if wanted.keys() - known.keys() else ())
     new: list[tuple[object, ...]] = []
-    ids: dict[Key, int] = {}
+    ids: dict[_Key, int] = {}
     for key in sorted(wanted, key=lambda key: (key not in defined, key)):
         twin = None if key in known else _twin(key, known)
         if twin is not None and key not in defined:
@@ -135,12 +135,12 @@ def _entity_ids(
     return ids
 
 
-def _row(number: int, tenant_id: str, key: Key, entity: Entity) -> tuple[object, ...]:
+def _row(number: int, tenant_id: str, key: _Key, entity: Entity) -> tuple[object, ...]:
     kind, name = key
     return number, tenant_id, kind, name, readable(short_key(entity)), readable(shortened(entity.name))
 
 
-def _twin(key: Key, known: Mapping[Key, int]) -> Key | None:
+def _twin(key: _Key, known: Mapping[_Key, int]) -> _Key | None:
     """The same name of code in another kind."""
     kind, name = key
     others = (one for one in sorted(CODE_KINDS) if one != kind and (one, name) in known)
@@ -148,7 +148,7 @@ def _twin(key: Key, known: Mapping[Key, int]) -> Key | None:
     return (found, name) if found is not None else None
 
 
-def _only_used(rows: Statements, defined: Iterable[Key], known: Mapping[Key, int]) -> set[int]:
+def _only_used(rows: Statements, defined: Iterable[_Key], known: Mapping[_Key, int]) -> set[int]:
     """Entities without a definition in any text, out of those now defined in another kind.
 
     Only these are looked up: a name that is used everywhere has very many mentions.
@@ -157,7 +157,7 @@ def _only_used(rows: Statements, defined: Iterable[Key], known: Mapping[Key, int
     return {number for (number,) in rows.all("only_used", listed(twins))} if twins else set()
 
 
-ROWS_AT_ONCE = 1_000
+_ROWS_AT_ONCE = 1_000
 
 
 class CatalogGraph:
@@ -243,7 +243,7 @@ def _all(rows: Statements, name: str, *values: object) -> list[Row]:
 
 
 def _batches(rows: Statements, name: str, *values: object) -> Iterator[Row]:
-    for batch in rows.batches(f"{name}_{EXTRACTING}", ROWS_AT_ONCE, *values):
+    for batch in rows.batches(f"{name}_{EXTRACTING}", _ROWS_AT_ONCE, *values):
         yield from batch
 
 
@@ -270,11 +270,8 @@ def _weighted(rows: Iterable[Row]) -> tuple[list[Any], list[Mention]]:
     return weights, mentions
 
 
-# Graphs of texts read out of the catalog, for a copy in another store.
-
-
 class CatalogGraphTexts:
-    """The graphs of one catalog's texts."""
+    """The graphs of one catalog's texts, for a copy in another store."""
 
     def __init__(self, catalog: SqlCatalog) -> None:
         self._catalog = catalog
@@ -330,7 +327,9 @@ def _graphs(rows: Statements, tenants: Mapping[int, str], version: int) -> list[
     known = (StoredEntity(*row) for row in rows.all("stored_entities", wanted))
     entities = {entity.id: entity for entity in known}
     for content_id, entity_id, occurrences in mentions:
-        found[content_id].entities.append(entities[entity_id]._replace(occurrences=occurrences))
+        found[content_id].entities.append(
+            msgspec.structs.replace(entities[entity_id], occurrences=occurrences)
+        )
     for content_id, *relation in rows.all("text_relations", listed(found)):
         found[content_id].relations.append(StoredRelation(*relation))
     return list(found.values())

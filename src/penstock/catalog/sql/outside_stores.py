@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 LATE_WRITES = timedelta(minutes=5)
 """Wait before a text is removed whose task was running: longer than a call to a store lasts."""
-IDS_AT_ONCE = 10_000
-CATALOG_ID = "catalog"
+_IDS_AT_ONCE = 10_000
+_CATALOG_ID = "catalog"
 """Name of the number that tells catalogs apart, made when the first store is attached."""
 
 
@@ -96,7 +96,7 @@ class CatalogOutsideStores:
 
     def vector_ids(self, space: str) -> set[int]:
         with self._catalog.snapshot() as snapshot:
-            batches = snapshot.rows.batches("vector_ids", IDS_AT_ONCE, space)
+            batches = snapshot.rows.batches("vector_ids", _IDS_AT_ONCE, space)
             return {number for batch in batches for (number,) in batch}
 
     def vectors(self, space: str, content_ids: Sequence[int]) -> list[StoredVector]:
@@ -142,8 +142,8 @@ def _attach(rows: Statements, store: OutsideStore, address: str) -> AttachedStor
         return known
     _detach(rows, store)
     filled = rows.value(f"any_{store}_copied") is None
-    if not rows.value("sequence", CATALOG_ID):
-        rows.send("set_catalog_id", CATALOG_ID, int(clock.new_uuids(1)[0][-12:], 16) or 1)
+    if not rows.value("sequence", _CATALOG_ID):
+        rows.send("set_catalog_id", _CATALOG_ID, int(clock.new_uuids(1)[0][-12:], 16) or 1)
     rows.send("attach_store", store, address, filled)
     attached = _attached(rows, store)
     assert attached is not None

@@ -37,21 +37,13 @@ from penstock.database import postgres
 from penstock.database.postgres import Connection, PostgresConnections, ServerClock, translate_error
 from penstock.database.schema import Schema
 from penstock.errors import InvalidText, StoreError
-from penstock.named_tuple import NamedTuple
 from penstock.queue.postgres.queue import PostgresListener
 from penstock.queue.postgres.rows import numbers, texts, transact
 
-# The named statements inside one transaction on PostgreSQL.
-#
-# In a pipeline, what needs no answer does not wait for one. Many rows go as one array a column. Times are
-# text on the way in and out, as they are in SQLite, so that the rules compare the same things.
-
-
 SQL = load("postgres")
-ROWS_AT_ONCE = 1_000
-NUMBERS_AT_ONCE = 32
+_ROWS_AT_ONCE = 1_000
+_NUMBERS_AT_ONCE = 32
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
-_OF_MANY = frozenset(name for name, statement in SQL.items() if "unnest($1" in statement)
 Cursor: TypeAlias = psycopg.Cursor[Row]
 _WHOLE_TABLES = {
     "enable_nestloop": "off",
@@ -64,7 +56,7 @@ _WHOLE_TABLES = {
 a large catalog takes longer than the time limit of a statement that follows an index."""
 
 
-class TimeLoader(Loader):
+class _TimeLoader(Loader):
     """Times as text, in the format of every catalog."""
 
     format = pq.Format.BINARY
@@ -73,7 +65,7 @@ class TimeLoader(Loader):
         return format_time(_EPOCH + timedelta(microseconds=int.from_bytes(data, "big", signed=True)))
 
 
-class NameLoader(Loader):
+class _NameLoader(Loader):
     """Values of types unknown to the driver, such as a status, as text."""
 
     format = pq.Format.BINARY
@@ -82,7 +74,7 @@ class NameLoader(Loader):
         return bytes(data).decode()
 
 
-class NumberDumper(Dumper):
+class _NumberDumper(Dumper):
     """Numbers without a type: the server infers the type, as for text."""
 
     def dump(self, obj: int) -> Buffer:
@@ -92,16 +84,22 @@ class NumberDumper(Dumper):
         return self.dump(obj)
 
 
-class CatalogConnections(PostgresConnections):
+class _CatalogConnections(PostgresConnections):
     def connect(self) -> Connection:
         connection = super().connect()
-        connection.adapters.register_loader("timestamptz", TimeLoader)
-        connection.adapters.register_loader(0, NameLoader)
-        connection.adapters.register_dumper(int, NumberDumper)
+        connection.adapters.register_loader("timestamptz", _TimeLoader)
+        connection.adapters.register_loader(0, _NameLoader)
+        connection.adapters.register_dumper(int, _NumberDumper)
         return connection
 
 
 class PostgresStatements:
+    """The named statements inside one transaction.
+
+    In a pipeline, what needs no answer does not wait for one. Many rows go as one array a column. Times are
+    text on the way in and out, as they are in SQLite, so that the rules compare the same things.
+    """
+
     references_checked_late = True
 
     def __init__(self, connection: Connection) -> None:
@@ -126,9 +124,10 @@ class PostgresStatements:
         return psycopg.RawCursor(self._connection).execute(statement.encode(), values, binary=True)
 
     def _named(self, name: str, values: Sequence[object]) -> Cursor:
-        if name in _OF_MANY:
+        statement = SQL[name]
+        if "unnest($1" in statement:
             values = [_column([value]) for value in values]
-        return self._ask(SQL[name], values)
+        return self._ask(statement, values)
 
     def run(self, name: str, *values: object) -> int:
         # A count alone does not wait for the answer in a pipeline.
@@ -138,8 +137,8 @@ class PostgresStatements:
         self._named(name, values)
 
     def many(self, name: str, rows: Sequence[Sequence[Any]]) -> None:
-        for start in range(0, len(rows), ROWS_AT_ONCE):
-            self._ask(SQL[name], _columns(name, rows[start : start + ROWS_AT_ONCE]))
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            self._ask(SQL[name], _columns(name, rows[start : start + _ROWS_AT_ONCE]))
 
     def answers(self, name: str, rows: Sequence[Sequence[Any]]) -> list[Row]:
         """The result of a statement over many rows."""
@@ -169,7 +168,7 @@ class PostgresStatements:
             # Drawn by the statement that makes the change; here they are only counted.
             return range(count)
         if len(self._free) < count:
-            more = self.all("next_rows", max(count, NUMBERS_AT_ONCE))
+            more = self.all("next_rows", max(count, _NUMBERS_AT_ONCE))
             self._free += [number for (number,) in more]
         given, self._free = self._free[:count], self._free[count:]
         return given
@@ -225,12 +224,6 @@ _PREPARED: dict[str, Callable[[Sequence[Any]], Sequence[Any]]] = {
 }
 
 
-# All rows of a catalog in PostgreSQL, in the portable form of ``transfer``.
-#
-# There documents, pages and chunks have UUIDs beside their numbers. They are left out of the portable rows,
-# and a restore makes new ones.
-
-
 _REFERRED = {"document_id": "documents", "page_id": "task_queue_page"}
 """Columns with a UUID, and the table that it is in."""
 _PORTABLE = {"document_key": "document_id", "page_key": "page_id"}
@@ -242,7 +235,7 @@ _SORTING = (
 )
 
 
-class StoredColumn(NamedTuple):
+class _StoredColumn(msgspec.Struct, frozen=True, order=True):
     """A column of a table. ``name`` is the portable one."""
 
     name: str
@@ -252,7 +245,7 @@ class StoredColumn(NamedTuple):
     truth: bool
 
 
-def columns_of(connection: Connection, table: str) -> list[StoredColumn]:
+def _columns_of(connection: Connection, table: str) -> list[_StoredColumn]:
     """The columns of a table by portable name. The UUID of a row itself has the name ``""``."""
     found = PostgresStatements(connection).all("stored_columns", table)
     numbered = any(name == "id" and is_uuid for name, _, is_uuid, _ in found)
@@ -263,11 +256,17 @@ def columns_of(connection: Connection, table: str) -> list[StoredColumn]:
             portable = "id"
         elif numbered and name == "id":
             portable = ""
-        columns.append(StoredColumn(portable, name, key, is_uuid, truth))
+        columns.append(_StoredColumn(portable, name, key, is_uuid, truth))
     return sorted(columns)
 
 
 class PostgresTransfer(SqlTransfer[PostgresConnections]):
+    """The rows of a catalog in PostgreSQL.
+
+    There documents, pages and chunks have UUIDs beside their numbers. They are left out of the portable rows,
+    and a restore makes new ones.
+    """
+
     @contextmanager
     def reading(self) -> Iterator[CatalogRows]:
         with self._connections.own_snapshot() as connection:
@@ -278,15 +277,15 @@ class PostgresTransfer(SqlTransfer[PostgresConnections]):
     def _own_columns(self, table: str) -> list[str]:
         return [column.name for column in self._columns(table) if column.name]
 
-    def _columns(self, table: str) -> list[StoredColumn]:
+    def _columns(self, table: str) -> list[_StoredColumn]:
         if table not in self._known:
             with self._connections.session() as connection:
-                self._known[table] = columns_of(connection, table)
+                self._known[table] = _columns_of(connection, table)
         return self._known[table]
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._known: dict[str, list[StoredColumn]] = {}
+        self._known: dict[str, list[_StoredColumn]] = {}
         self._namespace = uuid.uuid5(uuid.NAMESPACE_URL, clock.new_task_id())
 
     def begin_restore(self) -> None:
@@ -328,7 +327,7 @@ class _PostgresRows:
         self._transfer = transfer
         self._connection = connection
         self._cursors = count(1)
-        self._known = {name: columns_of(connection, name) for name in transfer.tables}
+        self._known = {name: _columns_of(connection, name) for name in transfer.tables}
         self.numbers: Mapping[str, int] = dict(PostgresStatements(connection).all("last_numbers"))
 
     def tables(self) -> list[PortableTable]:
@@ -446,12 +445,12 @@ class PostgresCatalog(SqlCatalog):
         restoring: bool = False,
     ) -> None:
         """``restoring``: open a schema even if the last restore was not finished."""
-        self._schema = SCHEMA._replace(restoring=restoring)
+        self._schema = msgspec.structs.replace(SCHEMA, restoring=restoring)
         # Separate pools: a thread that writes while reading must not wait for its own connection.
-        self._writers = CatalogConnections(
+        self._writers = _CatalogConnections(
             url, size=pool_size, pooled=pooled, timeout_s=timeout_s, plans=_WRITING
         )
-        self._readers = CatalogConnections(
+        self._readers = _CatalogConnections(
             url, size=pool_size, pooled=pooled, timeout_s=timeout_s, plans=_READING
         )
         self._clock = ServerClock(self._writers)
@@ -492,7 +491,6 @@ class PostgresCatalog(SqlCatalog):
 
     @property
     def transfer(self) -> PostgresTransfer:
-
         return PostgresTransfer(self, self._writers, self._schema)
 
     def _renewed(self, rows: Statements, claims: Sequence[HeldTask | Task], at: str) -> list[bool]:

@@ -1,4 +1,4 @@
-"""Deletes and renames: visible at once; the outbox removes the rows later."""
+"""Deletes and renames, visible at once; the outbox, which removes the rows later; and repair."""
 
 from __future__ import annotations
 
@@ -7,27 +7,88 @@ from datetime import datetime
 from pathlib import PurePosixPath
 from typing import TypeVar
 
+import msgspec
+
 from penstock.catalog.rules.paths import PARKED, below, covered, moved, span
+from penstock.catalog.rules.phases import PerChunkPhase, PerPhase
 from penstock.catalog.rules.publication import COMPLETED, REMOVED_WHILE_INDEXING, WAITING
 from penstock.catalog.rules.words import keyword_text
-from penstock.catalog.sql import generations
+from penstock.catalog.sql import generations, graph
 from penstock.catalog.sql.chunks import forget_words
-from penstock.catalog.sql.generations import record_event
+from penstock.catalog.sql.generations import SOURCE_ROW, SourceRow, record_event
 from penstock.catalog.sql.outside_stores import RemovalRows
-from penstock.catalog.sql.records import (
-    MISCOUNTED_DOCUMENT,
-    MISCOUNTED_PAGE,
-    MISCOUNTED_SOURCE,
-    SOURCE_ROW,
-    MiscountedDocument,
-    MiscountedPage,
-    SourceRow,
-)
-from penstock.catalog.sql.statements import Row, RowType, Statements, listed
+from penstock.catalog.sql.statements import INDEX_STATUS, Row, RowType, Statements, column, listed
 from penstock.catalog.sql.tasks import Rollup
-from penstock.catalog.values import Move, Phase, Place, Removal, RemovalResult, Rename, RenameResult
+from penstock.catalog.values import (
+    Move,
+    OutboxEntryKind,
+    Phase,
+    Place,
+    Removal,
+    RemovalResult,
+    Rename,
+    RenameResult,
+)
 from penstock.clock import format_time
 from penstock.errors import InvalidRequest
+
+
+class LeftoverChunk(msgspec.Struct, frozen=True):
+    """A chunk to be removed. ``shared``: another generation of the source or its family has the same text.
+    ``claimed``: a task of it is running."""
+
+    chunk_key: int
+    content_id: int
+    text_hash: str
+    shared: int
+    claimed: int
+
+
+class RightCounts(msgspec.Struct, frozen=True):
+    """Counters and status of a phase, recomputed from the parts."""
+
+    processing: int
+    waiting: int
+    failed: int
+    completed: int
+    status: str
+
+
+class MiscountedPage(msgspec.Struct, frozen=True):
+    """A page with wrong counters, and the right values from the chunks."""
+
+    page_id: int
+    document_id: int
+    counts: PerChunkPhase[RightCounts]
+    chunk_count: int
+
+
+class MiscountedDocument(msgspec.Struct, frozen=True):
+    """A document with wrong counters, and the right values from the pages."""
+
+    document_id: int
+    state: str
+    path: str | None
+    counts: PerPhase[RightCounts]
+    page_count: int
+    chunk_count: int
+    chunks: PerChunkPhase[int]
+    failed_count: int
+
+
+class MiscountedSource(msgspec.Struct, frozen=True):
+    """A source with wrong counters, and the right values of the published generation."""
+
+    key: int
+    path: str
+    page_count: int
+    chunk_count: int
+
+
+_LEFTOVER_CHUNK = RowType(LeftoverChunk)
+_MISCOUNTED_PAGE = RowType(MiscountedPage)
+_MISCOUNTED_DOCUMENT = RowType(MiscountedDocument, renamed=INDEX_STATUS)
+_MISCOUNTED_SOURCE = RowType(MiscountedSource)
 
 
 def remove(rows: Statements, removal: Removal, limit: int, at: str) -> RemovalResult:
@@ -51,7 +112,7 @@ def remove(rows: Statements, removal: Removal, limit: int, at: str) -> RemovalRe
         if building_id is not None and rows.value("asked_at_of", building_id) <= asked_at:
             generations.drop(rows, building_id, REMOVED_WHILE_INDEXING, at, inform=True)
         if published_id is not None and published_asked_at <= asked_at:
-            hide(rows, key, published_id, at)
+            _hide(rows, key, published_id, at)
     if len(found) <= limit and removal.source_id is None:
         rows.send("unnote_below", *scope, path, first, last, asked_at)
         rows.send("unexpect", *scope, path, first, last, asked_at)
@@ -67,7 +128,7 @@ def _statement(removal: Removal) -> str:
     return "doomed_by_path" if narrow else "doomed"
 
 
-def hide(rows: Statements, key: int, published_id: int | None, at: str) -> None:
+def _hide(rows: Statements, key: int, published_id: int | None, at: str) -> None:
     """Make a source invisible with one update, independent of the number of chunks."""
     if published_id is not None:
         record_event(rows, key, "removed", at)
@@ -184,14 +245,14 @@ def _make_room(rows: Statements, place: Place, target: str, key: int, at: str) -
         return 0
     if other.building_id is not None:
         generations.drop(rows, other.building_id, "another source has its path now", at, inform=True)
-    hide(rows, other.key, other.published_id, at)
+    _hide(rows, other.key, other.published_id, at)
     rows.send("set_path", f"{PARKED}{other.key}", other.key)
     if _is_free(other):
-        forget_source(rows, other.key, at)
+        _forget_source(rows, other.key, at)
     return 1 if other.published_id is not None else 0
 
 
-def forget_source(rows: Statements, key: int, at: str) -> bool:
+def _forget_source(rows: Statements, key: int, at: str) -> bool:
     """Delete the row of a source without parts, and record the removal for vector caches."""
     gone = rows.one("gone_source", key)
     if gone is None:
@@ -203,14 +264,119 @@ def forget_source(rows: Statements, key: int, at: str) -> bool:
     return True
 
 
-# Repair of damage from outside: missing rows, and rows belonging to nothing.
+def clear(rows: Statements, entry_ids: Sequence[int], limit: int, now: datetime) -> bool:
+    """Remove the parts of invisible generations, a batch at a time; returns whether nothing of them is left.
+
+    An interrupted batch does no harm.
+    """
+    room, at = limit, format_time(now)
+    gone: dict[str, list[int]] = {}
+    removals = RemovalRows(rows, now)
+    # Parts shared by two generations are removed with the later one.
+    rows.hold("entries", listed(entry_ids))
+    rows.hold("sources_of_entries", listed(entry_ids))
+    rows.hold("families_of_entries", listed(entry_ids))
+    for entry_id in entry_ids:
+        entry = rows.one("entry", entry_id)
+        if entry is None:
+            continue
+        kind, document_id, source_key, space_id = entry
+        if kind == OutboxEntryKind.LEFTOVER:
+            tenant_id = rows.value("tenant_of", source_key) or ""
+            parts = _Parts(rows, tenant_id, at, removals, gone.setdefault(tenant_id, []))
+            room -= parts.clear(document_id, source_key, space_id, room)
+            if room > 0 and not rows.value("other_leftover", source_key, entry_id):
+                # Release the tasks held by these deletes; the entry is deleted after the last one.
+                room -= rows.run("release_outbox", source_key, room)
+                rows.notify()
+            if room <= 0:
+                break
+        rows.send("delete_entry", entry_id)
+        if kind == OutboxEntryKind.LEFTOVER and not rows.value("any_leftover", source_key):
+            _forget_source(rows, source_key, at)
+    removals.flush()
+    for tenant_id, texts in sorted(gone.items()):
+        graph.remove(rows, tenant_id, texts)
+    return room > 0
 
 
-MOST = 1_000_000_000
+class _Parts:
+    """The parts of generations of one tenant, removed with all their rows. ``gone`` collects the removed
+    texts."""
+
+    def __init__(
+        self, rows: Statements, tenant_id: str, at: str, removals: RemovalRows, gone: list[int]
+    ) -> None:
+        self._rows = rows
+        self._tenant_id = tenant_id
+        self._at = at
+        self._removals = removals
+        self._gone = gone
+
+    def clear(self, document_id: int, source_key: int, space_id: int | None, limit: int) -> int:
+        """Rows removed; fewer than the limit when the generation is gone."""
+        rows = self._rows
+        siblings = rows.all("siblings", source_key, document_id)
+        others = listed(number for number, _ in siblings)
+        parts = _LEFTOVER_CHUNK.decode_all(rows.all("parts", document_id, others, limit))
+        orphans = [part for part in parts if not part.shared]
+        if space_id is not None:
+            self._remember(space_id, orphans)
+            if all(space != space_id for _, space in siblings):
+                shared = [part.content_id for part in parts if part.shared]
+                rows.many("delete_vector", [(number, space_id) for number in shared])
+                self._removals.add_vectors(self._tenant_id, space_id, shared)
+        self._forget_texts(orphans)
+        rows.many("delete_chunk", [(part.chunk_key,) for part in parts])
+        removed = len(parts)
+        if removed < limit:
+            removed += rows.run("delete_pages", document_id, limit - removed)
+        if removed < limit:
+            rows.send("delete_document", document_id)
+        return removed
+
+    def _forget_texts(self, orphans: list[LeftoverChunk]) -> None:
+        rows, ids = self._rows, [part.content_id for part in orphans]
+        self._gone += ids
+        # A running task of such a chunk may still write to an outside store.
+        for late in (False, True):
+            texts = [part.content_id for part in orphans if bool(part.claimed) is late]
+            self._removals.add_texts(self._tenant_id, texts, late=late)
+        contents = [(number,) for number in ids]
+        rows.many("delete_vectors", contents)
+        forget_words(rows, ids)
+        rows.many("delete_content", contents)
+
+    def _remember(self, space_id: int, orphans: list[LeftoverChunk]) -> None:
+        """Cache the vectors of deleted chunks: a reverted edit or a moved file embeds nothing."""
+        hashes = {part.content_id: part.text_hash for part in orphans}
+        found = self._rows.all("vectors_of", space_id, listed(hashes))
+        kept = {hashes[content_id]: vector for content_id, vector in found}
+        cached = [(self._tenant_id, space_id, text, self._at, vector) for text, vector in kept.items()]
+        self._rows.many("remember", cached)
+
+
+def forget_old(rows: Statements, before: str, limit: int) -> int:
+    forgotten = rows.run("old_tombstones", before)
+    forgotten += rows.run("old_cached", before, limit)
+    rows.send("old_events", before, limit)
+    rows.send("old_walks", before)
+    rows.send("old_arrivals", before)
+    rows.send("old_tokens", f"{int(before[:4]) - 1}{before[4:7]}")
+    rows.send("idle_spaces")
+    last = rows.value("old_gone", before)
+    if last is not None:
+        forgotten += rows.run("delete_gone", last)
+        rows.send("forget_up_to", last)
+    return forgotten
+
+
+_EVERY = 1_000_000_000
 
 
 def repair(rows: Statements, limit: int, now: datetime) -> int:
-    """Repair rows and return their number, at most ``limit`` of a kind."""
+    """Repair damage from outside: missing rows, and rows belonging to nothing. Return their number, at most
+    ``limit`` of a kind."""
     at = format_time(now)
     with rows.whole_tables():
         rows.send("forget_stray_words")
@@ -224,9 +390,9 @@ def repair(rows: Statements, limit: int, now: datetime) -> int:
     documents = _found(rows, "stray_documents", limit)
     for document_id, source_key in documents:
         generations.leave(rows, document_id, source_key, at)
-    sources = [key for (key,) in _found(rows, "idle_sources", limit) if forget_source(rows, key, at)]
+    sources = [key for (key,) in _found(rows, "idle_sources", limit) if _forget_source(rows, key, at)]
     again = _embed_again(rows, limit, at)
-    recounted = recount(rows, limit, at)
+    recounted = _recount(rows, limit, at)
     strays = _forget_strays(rows, limit)
     return (
         strays + len(texts) + len(vectors) + len(wordless) + len(documents) + len(sources) + again + recounted
@@ -289,11 +455,19 @@ def forget(rows: Statements, tenant_id: str, asked_before: str, limit: int) -> b
     return max(removed) < limit
 
 
-def complaints(rows: Statements) -> list[str]:
+def findings(rows: Statements) -> list[str]:
+    """One line for each broken invariant; reads everything."""
+    names = [name for name in rows.statements if name.startswith("audit_")]
+    with rows.whole_tables():
+        found = [text for name in names for text in column(rows.all(name))]
+        return found + _miscounted(rows)
+
+
+def _miscounted(rows: Statements) -> list[str]:
     """One line for each page, document and source with wrong counters."""
-    pages = MISCOUNTED_PAGE.decode_all(rows.all("miscounted_pages", MOST))
-    documents = MISCOUNTED_DOCUMENT.decode_all(rows.all("miscounted_documents", MOST))
-    sources = MISCOUNTED_SOURCE.decode_all(rows.all("miscounted_sources", MOST))
+    pages = _MISCOUNTED_PAGE.decode_all(rows.all("miscounted_pages", _EVERY))
+    documents = _MISCOUNTED_DOCUMENT.decode_all(rows.all("miscounted_documents", _EVERY))
+    sources = _MISCOUNTED_SOURCE.decode_all(rows.all("miscounted_sources", _EVERY))
     return [
         *(f"page {page.page_id} does not stand where its chunks do" for page in pages),
         *(
@@ -305,16 +479,16 @@ def complaints(rows: Statements) -> list[str]:
     ]
 
 
-def recount(rows: Statements, limit: int, at: str) -> int:
+def _recount(rows: Statements, limit: int, at: str) -> int:
     """Pages first, as documents stand where their pages do. How many rows were put right."""
-    pages = _held(rows, "miscounted_pages", MISCOUNTED_PAGE, limit)
-    rows.many("recount_page", [MISCOUNTED_PAGE.encode(page) for page in pages])
-    documents = _held(rows, "miscounted_documents", MISCOUNTED_DOCUMENT, limit)
-    rows.many("recount_document", [MISCOUNTED_DOCUMENT.encode(document) for document in documents])
+    pages = _held(rows, "miscounted_pages", _MISCOUNTED_PAGE, limit)
+    rows.many("recount_page", [_MISCOUNTED_PAGE.encode(page) for page in pages])
+    documents = _held(rows, "miscounted_documents", _MISCOUNTED_DOCUMENT, limit)
+    rows.many("recount_document", [_MISCOUNTED_DOCUMENT.encode(document) for document in documents])
     _go_on(rows, [document.document_id for document in documents if document.state == "building"], at)
     with rows.whole_tables():
-        sources = MISCOUNTED_SOURCE.decode_all(rows.all("miscounted_sources", limit))
-    rows.many("recount_source", [MISCOUNTED_SOURCE.encode(source) for source in sources])
+        sources = _MISCOUNTED_SOURCE.decode_all(rows.all("miscounted_sources", limit))
+    rows.many("recount_source", [_MISCOUNTED_SOURCE.encode(source) for source in sources])
     return len(pages) + len(documents) + len(sources)
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from penstock.catalog import protocol, values
-from penstock.catalog.graph import StoredEntity
+from penstock.catalog.graph import GraphRelation, StoredEntity
 from penstock.catalog.rules.phases import EXTRACTING
 from penstock.catalog.rules.words import phrases, query_words, quoted_phrases
-from penstock.catalog.sql.records import CHUNK_VIEW
-from penstock.catalog.sql.statements import Row, Statements, column, listed
+from penstock.catalog.sql.statements import Row, RowType, Statements, column, listed
 from penstock.catalog.values import (
     ChunkView,
     Filters,
@@ -25,15 +24,14 @@ from penstock.catalog.values import (
     VectorChanges,
 )
 
-if TYPE_CHECKING:
-    from penstock.catalog.rules.graph import GraphRelation
+_CHUNK_VIEW = RowType(ChunkView)
 
-VECTORS_AT_ONCE = 4_096
-MENTIONS_AT_ONCE = 5_000
+_VECTORS_AT_ONCE = 4_096
+_MENTIONS_AT_ONCE = 5_000
 """Mentions of an entity looked at for those that are more than the end of a relation."""
 OVERFETCH = 8
 """Factor for reading more ranks, when too many of the first belong to others or are not published."""
-FEW = 3
+_FEW = 3
 """A filter passes few documents if fewer than one of so many pass."""
 
 
@@ -96,9 +94,9 @@ class SearchReads:
         where, allowed = self._filters(filters), self.matching(filters)
         if allowed is None:
             return self._visible("ranked", limit, most, *where, words, most)
-        if FEW * len(allowed) >= self._rows.value("source_count", filters.tenant_id):
+        if _FEW * len(allowed) >= self._rows.value("source_count", filters.tenant_id):
             # Most texts pass: those of the first ranks are checked, as without a filter.
-            wider = FEW * most
+            wider = _FEW * most
             hits, cut = self._visible("ranked", limit, wider, *where, words, wider)
             if not cut:
                 return hits, False
@@ -199,7 +197,7 @@ class SearchReads:
         values: tuple[Any, ...] = (tenant_id, space_id)
         if family_keys is not None:
             name, values = "load_some_vectors", (*values, listed(family_keys))
-        for batch in self._rows.batches(name, VECTORS_AT_ONCE, *values):
+        for batch in self._rows.batches(name, _VECTORS_AT_ONCE, *values):
             content_ids, keys, vectors = zip(*batch, strict=True)
             yield VectorBatch(
                 array("q", content_ids).tobytes(), array("q", keys).tobytes(), b"".join(vectors)
@@ -212,7 +210,7 @@ class SearchReads:
             where = self._filters(filters)
             found = self._rows.joined("hydrate_columns", "hydrate_where", *where, listed(content_ids))
         # Backwards: the first row of a text remains.
-        by_id = {chunk.content_id: chunk for chunk in reversed(CHUNK_VIEW.decode_all(found))}
+        by_id = {chunk.content_id: chunk for chunk in reversed(_CHUNK_VIEW.decode_all(found))}
         return [by_id.get(number) for number in content_ids]
 
     def locate(self, source_id: str, chunk_ids: Sequence[str]) -> dict[str, int]:
@@ -240,14 +238,11 @@ class SearchReads:
         }
 
     def relations_at(self, entity_ids: Sequence[int], *, most: int) -> dict[int, list[GraphRelation]]:
-        # Loaded for a search with the graph only.
-        from penstock.catalog.rules.graph import GraphRelation
-
         found = self._rows.all("relations_at", listed(entity_ids), most)
         return {number: [GraphRelation(*row) for row in msgspec.json.decode(rows)] for number, rows in found}
 
     def chunks_of(self, entity_ids: Sequence[int], *, most: int) -> dict[int, list[int]]:
-        found = self._rows.all("chunks_of", listed(entity_ids), most, MENTIONS_AT_ONCE)
+        found = self._rows.all("chunks_of", listed(entity_ids), most, _MENTIONS_AT_ONCE)
         return {number: msgspec.json.decode(ids, type=list[int]) for number, ids in found}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
@@ -9,26 +10,10 @@ from typing import Any
 import msgspec
 
 from penstock.catalog.protocol import BATCH
-from penstock.catalog.rules.paths import PARKED, span, text_key
+from penstock.catalog.rules.paths import PARKED, at_and_above, span, text_key
 from penstock.catalog.rules.phases import CHUNK_PHASES, PHASES
-from penstock.catalog.sql import generations
-from penstock.catalog.sql.records import (
-    CHUNK_STATE,
-    CONTENT_ROW,
-    DOCUMENT,
-    EVENT,
-    KNOWN_SOURCE,
-    LEDGER_ENTRY,
-    MISSING_PART,
-    OUTBOX_ENTRY,
-    PAGE_STATE,
-    PROGRESS,
-    SOURCE,
-    TENANT_COUNT,
-    ContentRow,
-)
 from penstock.catalog.sql.search import SearchReads
-from penstock.catalog.sql.statements import Statements, column, listed
+from penstock.catalog.sql.statements import INDEX_STATUS, RowType, Statements, column, listed
 from penstock.catalog.values import (
     ChunkOrigins,
     ChunkState,
@@ -58,10 +43,44 @@ from penstock.catalog.values import (
     Walk,
 )
 from penstock.clock import format_time
-from penstock.lazy_pattern import lazy_pattern
 
-_NUMBER = lazy_pattern(r"[1-9][0-9]{0,17}")
-_UUID = lazy_pattern(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+
+class ContentRow(msgspec.Struct, frozen=True):
+    """A page joined with one chunk; ``text_hash`` None: the page has no chunks."""
+
+    page_id: int
+    number: int
+    file_path: str | None
+    page_text: str | None
+    engine: str
+    confidence: float | None
+    warnings: tuple[str, ...]
+    text: str
+    text_hash: str | None
+    start: int
+    end: int
+    first_line: int | None
+    last_line: int | None
+    heading_path: str
+    symbols: str
+
+
+_CONTENT_ROW = RowType(ContentRow)
+_KNOWN_SOURCE = RowType(KnownSource)
+_SOURCE = RowType(Source)
+_DOCUMENT = RowType(Document, renamed=INDEX_STATUS)
+_PAGE_STATE = RowType(PageState)
+_CHUNK_STATE = RowType(ChunkState)
+_PROGRESS = RowType(Progress, renamed=INDEX_STATUS)
+_EVENT = RowType(DocumentEvent)
+_MISSING_PART = RowType(MissingPart)
+_TENANT_COUNT = RowType(TenantCount)
+_OUTBOX_ENTRY = RowType(OutboxEntry)
+WALK = RowType(Walk)
+_LEDGER_ENTRY = RowType(LedgerEntry)
+
+_NUMBER = r"[1-9][0-9]{0,17}"
+_UUID = r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
 _ALL = (chr(ord(PARKED) + 1), "\U0010ffff")
 
 
@@ -76,42 +95,34 @@ class SqlSnapshot(SearchReads):
         return [HeldTask(lane, *row) for lane in Phase for row in self._rows.all(f"{name}_{lane}", *values)]
 
     def outbox(self, kind: OutboxEntryKind | None, after: int, limit: int) -> list[OutboxEntry]:
-        return OUTBOX_ENTRY.decode_all(self._rows.all("outbox", after, kind or "", limit))
+        return _OUTBOX_ENTRY.decode_all(self._rows.all("outbox", after, kind or "", limit))
 
     def unfinished(self, before: str, limit: int) -> list[int]:
         return [number for (number,) in self._rows.all("unfinished", before, limit)]
-
-    def audit(self) -> list[str]:
-        # Imported here, with all that writes: most commands only read.
-        from penstock.catalog.sql import removals
-
-        names = [name for name in self._rows.statements if name.startswith("audit_")]
-        with self._rows.whole_tables():
-            found = [text for name in names for text in column(self._rows.all(name))]
-            return found + removals.complaints(self._rows)
 
     def expected(self, place: Place, path: str) -> str | None:
         found = self._rows.value("expected", place.tenant_id, place.collection, place.branch, path)
         return None if found is None else str(found)
 
     def walks(self, place: Place, path: str) -> list[Walk]:
-        return generations.walks_at(self._rows, place, path)
+        where = (place.tenant_id, place.collection, place.branch)
+        return WALK.decode_all(self._rows.all("walks_at", *where, listed(at_and_above(path))))
 
     def known(
         self, place: Place, folder: str | None = None, *, after: str = "", limit: int = BATCH
     ) -> list[KnownSource]:
         found = self._in_folder("known", place, folder, after, limit)
-        return KNOWN_SOURCE.decode_all(found)
+        return _KNOWN_SOURCE.decode_all(found)
 
     def ledger(
         self, place: Place, folder: str | None = None, *, after: str = "", limit: int = BATCH
     ) -> list[LedgerEntry]:
-        return LEDGER_ENTRY.decode_all(self._in_folder("ledger", place, folder, after, limit))
+        return _LEDGER_ENTRY.decode_all(self._in_folder("ledger", place, folder, after, limit))
 
     def failures(
         self, place: Place, folder: str | None = None, *, after: str = "", limit: int = BATCH
     ) -> list[LedgerEntry]:
-        return LEDGER_ENTRY.decode_all(self._in_folder("failures", place, folder, after, limit))
+        return _LEDGER_ENTRY.decode_all(self._in_folder("failures", place, folder, after, limit))
 
     def _in_folder(
         self, name: str, place: Place, folder: str | None, after: str, limit: int
@@ -132,7 +143,7 @@ class SqlSnapshot(SearchReads):
         found = self._rows.all("twins", *where, listed(files), 10 * BATCH)
         if limit:
             found += self._rows.all("twins_of_size", *where, listed(sizes), limit)
-        known = {source.source_id: source for source in KNOWN_SOURCE.decode_all(found)}
+        known = {source.source_id: source for source in _KNOWN_SOURCE.decode_all(found)}
         return list(known.values())
 
     def find(self, place: Place, path: str) -> Source | None:
@@ -149,9 +160,9 @@ class SqlSnapshot(SearchReads):
 
     def identified(self, text: str) -> Source | None:
         found = self.get(text)
-        if found is None and _NUMBER.fullmatch(text):
+        if found is None and re.fullmatch(_NUMBER, text):
             found = next(iter(self._sources("of_document_where", int(text))), None)
-        elif found is None and _UUID.fullmatch(text):
+        elif found is None and re.fullmatch(_UUID, text):
             found = next(iter(self._sources("of_document_id_where", text.lower())), None)
         return found
 
@@ -169,7 +180,7 @@ class SqlSnapshot(SearchReads):
         return self._sources(where, *self._filters(filters), after, limit)
 
     def _sources(self, where: str, *values: object) -> list[Source]:
-        return SOURCE.decode_all(self._rows.joined("source_columns", where, *values))
+        return _SOURCE.decode_all(self._rows.joined("source_columns", where, *values))
 
     def document(self, document_id: int) -> Document | None:
         found = self._documents("document_where", document_id)
@@ -182,10 +193,10 @@ class SqlSnapshot(SearchReads):
         return self._documents("newest_where", after, limit)
 
     def _documents(self, where: str, *values: object) -> list[Document]:
-        return DOCUMENT.decode_all(self._rows.joined("document_columns", where, *values))
+        return _DOCUMENT.decode_all(self._rows.joined("document_columns", where, *values))
 
     def events(self, tenant_id: str, source_id: str) -> list[DocumentEvent]:
-        return EVENT.decode_all(self._rows.all("events", source_id, tenant_id))
+        return _EVENT.decode_all(self._rows.all("events", source_id, tenant_id))
 
     def formerly(self, place: Place, path: str) -> str | None:
         found: str | None = self._rows.value(
@@ -194,29 +205,29 @@ class SqlSnapshot(SearchReads):
         return found
 
     def pages(self, document_id: int, *, after: int = -1, limit: int = 100) -> list[PageState]:
-        return PAGE_STATE.decode_all(self._rows.all("pages", document_id, after, limit))
+        return _PAGE_STATE.decode_all(self._rows.all("pages", document_id, after, limit))
 
     def page_statuses(self, document_id: int) -> list[tuple[int, Sequence[str]]]:
         return [(number, states) for number, *states in self._rows.all("page_statuses", document_id)]
 
     def chunks(self, page_id: int) -> list[ChunkState]:
-        return CHUNK_STATE.decode_all(self._rows.all("chunks", page_id))
+        return _CHUNK_STATE.decode_all(self._rows.all("chunks", page_id))
 
     def content(self, document_id: int, page: int | None = None) -> tuple[NewPage, ...]:
-        return _content(CONTENT_ROW.decode_all(self._rows.all("parts_of", document_id, page)))
+        return _content(_CONTENT_ROW.decode_all(self._rows.all("parts_of", document_id, page)))
 
     def missing(self, document_id: int, *, limit: int = 100) -> list[MissingPart]:
-        return MISSING_PART.decode_all(self._rows.all("missing", document_id, limit))
+        return _MISSING_PART.decode_all(self._rows.all("missing", document_id, limit))
 
     def progress(self, document_id: int) -> Progress | None:
         found = self._rows.joined("progress_columns", "progress_where", document_id)
-        return PROGRESS.decode(found[0]) if found else None
+        return _PROGRESS.decode(found[0]) if found else None
 
     def made(self, document_id: int) -> ChunkOrigins:
         return ChunkOrigins(*(self._rows.one("made", document_id) or (0, 0)))
 
     def ready(self, phase: Phase, *, limit: int = 100) -> list[Progress]:
-        return PROGRESS.decode_all(self._rows.joined("progress_columns", f"ready_{phase}", limit))
+        return _PROGRESS.decode_all(self._rows.joined("progress_columns", f"ready_{phase}", limit))
 
     def statistics(self) -> dict[tuple[str, TaskStatus], int]:
         totals = self._rows.one("statistics") or ()
@@ -245,7 +256,7 @@ class SqlSnapshot(SearchReads):
         return column(self._rows.all("branches", tenant_id, collection))
 
     def tenants(self, tenant_id: str | None = None) -> list[TenantCount]:
-        return TENANT_COUNT.decode_all(self._rows.all("tenants", tenant_id))
+        return _TENANT_COUNT.decode_all(self._rows.all("tenants", tenant_id))
 
     def known_count(self, place: Place, folder: str, *, most: int) -> int:
         where = (place.tenant_id, place.collection, place.branch, *span(folder))
@@ -284,7 +295,7 @@ class SqlSnapshot(SearchReads):
             published=published,
             building=building,
             missing=tuple(self.missing(shown.document_id)) if shown else (),
-            ledger=LEDGER_ENTRY.decode(note) if note else None,
+            ledger=_LEDGER_ENTRY.decode(note) if note else None,
             postponed=self._rows.value("postponed", building.document_id) if building else None,
         )
 

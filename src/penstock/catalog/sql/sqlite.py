@@ -10,6 +10,8 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
+
 from penstock import clock
 from penstock.catalog import protocol
 from penstock.catalog.rules.words import keyword_text
@@ -37,16 +39,16 @@ T = TypeVar("T")
 
 _FUNCTIONS = {"glob": SqlFunction(2, protocol.matches), "keyword_text": SqlFunction(1, keyword_text)}
 
-MERGED_AT_ONCE = 200
+_MERGED_AT_ONCE = 200
 """Pages of the keyword index written in one transaction."""
-REST_OF_LARGEST = 4
+_REST_OF_LARGEST = 4
 """Segments of the keyword index are merged when all but the largest have a share of it: one of so many. So a
 text is written about this number of times, and not again for each change."""
 
 
 def is_worth_merging(pages: Sequence[int]) -> bool:
     """Decide whether to merge the segments of a keyword index, by the number of pages of each."""
-    return len(pages) > 1 and REST_OF_LARGEST * (sum(pages) - max(pages)) >= max(pages)
+    return len(pages) > 1 and _REST_OF_LARGEST * (sum(pages) - max(pages)) >= max(pages)
 
 
 class SqliteCatalog(SqlCatalog):
@@ -63,7 +65,7 @@ class SqliteCatalog(SqlCatalog):
     ) -> None:
         """``restoring``: open a file even if the last restore was not finished."""
         self.path = Path(path)
-        self._schema = SCHEMA._replace(restoring=restoring)
+        self._schema = msgspec.structs.replace(SCHEMA, restoring=restoring)
         self._busy_timeout_s = busy_timeout_s
         self._connections = SqliteConnections(
             self.path,
@@ -129,7 +131,7 @@ class SqliteCatalog(SqlCatalog):
 
     def _merge_all(self, stop: Callable[[], bool], *, pause_s: float) -> None:
         """Merge the keyword index into one segment. ``pause_s``: time for other writers between two steps."""
-        rank = -MERGED_AT_ONCE
+        rank = -_MERGED_AT_ONCE
         while not stop():
             with self._connections.writing() as connection:
                 before = connection.total_changes
@@ -137,7 +139,7 @@ class SqliteCatalog(SqlCatalog):
                 merged = connection.total_changes - before
             if merged < 2:
                 break
-            rank = MERGED_AT_ONCE
+            rank = _MERGED_AT_ONCE
             time.sleep(pause_s)
 
     def wait(self, timeout: float) -> bool:

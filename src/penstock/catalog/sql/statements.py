@@ -1,4 +1,7 @@
-"""The loader of SQL files: blocks headed ``-- name: xyz``, the same names in every dialect."""
+"""Named statements: their files, the columns of records in them, and ``Statements``, which runs them.
+
+SQL files have blocks headed ``-- name: xyz``, of the same names in every dialect.
+"""
 
 from __future__ import annotations
 
@@ -32,17 +35,6 @@ from penstock.catalog import values
 from penstock.catalog.rules.phases import CHUNK_PHASES, LATER_PHASES, PHASES, PhaseRule, Unit
 from penstock.catalog.values import Fingerprints, Phase, Place, StoredProperties
 from penstock.clock import read_time
-from penstock.lazy_pattern import lazy_pattern
-from penstock.named_tuple import NamedTuple
-
-# Columns, parameters and decoders of rows, derived from record classes.
-#
-# A field of a plain type is one column of the same name. A field that is itself a record is several columns:
-# ``place`` is ``tenant_id, collection, branch``, ``fingerprints`` is ``ocr_fingerprint, …``, and any other
-# is named after field and part: ``ocr: PhaseState`` is ``ocr_status, ocr_started_at, …``. A field per phase
-# is named after the phases: ``counts: PerPhase[PartCounts]`` is ``ocr_processing, …, vector_processing, …``.
-# ``StoredProperties`` are one column of JSON.
-
 
 Row: TypeAlias = tuple[Any, ...]
 T = TypeVar("T")
@@ -53,11 +45,6 @@ _BIGINT = frozenset(
     "change_seq task_id".split()
 )
 _SQL_TYPES = {int: "int", str: "text", bool: "boolean", bytes: "bytea", float: "float8"}
-
-
-class _Column(NamedTuple):
-    name: str
-    type: Any
 
 
 def _without_none(hint: Any) -> tuple[Any, bool]:
@@ -90,24 +77,25 @@ def _is_grouped(hint: Any) -> bool:
     return _is_record(hint) or get_origin(hint) is Annotated
 
 
-def _columns_of(field: str, hint: Any) -> Iterator[_Column]:
+def _columns_of(field: str, hint: Any) -> Iterator[tuple[str, Any]]:
+    """Names and types of the columns of a field."""
     phases, each = _phases(hint)
     if phases:
         for phase in phases:
             if _is_record(each):
                 yield from _columns_of(phase, each)
             else:
-                yield _Column(f"{phase}_{field}", each)
+                yield f"{phase}_{field}", each
         return
     if not _is_record(hint):
-        yield _Column(field, hint)
+        yield field, hint
         return
     name = _NAMES_OF_PARTS.get(hint, "{field}_{part}")
     for part, type_ in get_type_hints(hint).items():
-        yield _Column(name.format(field=field, part=part), type_)
+        yield name.format(field=field, part=part), type_
 
 
-def decode_tags(text: str) -> tuple[str, ...]:
+def _decode_tags(text: str) -> tuple[str, ...]:
     return () if text == "[]" else msgspec.json.decode(text, type=tuple[str, ...])
 
 
@@ -122,7 +110,7 @@ def _conversion(hint: Any) -> Callable[[Any], Any] | None:
     elif isinstance(kept, type) and issubclass(kept, enum.Enum):
         convert = {member.value: member for member in kept}.__getitem__
     elif get_origin(kept) is tuple:
-        convert = decode_tags
+        convert = _decode_tags
     elif kept is StoredProperties:
         convert = values.decode
     else:
@@ -152,21 +140,25 @@ def _group_maker(hint: Any, width: int) -> Callable[..., Any]:
 
 
 def _parts(value: Any) -> Sequence[Any]:
-    if isinstance(value, tuple):
-        return value
+    """The values in the columns of a record, or of a field with a value for each phase."""
     if isinstance(value, dict):
-        parts: list[Any] = []
-        for each in value.values():
-            parts += each if isinstance(each, tuple) else (each,)
-        return parts
-    return msgspec.structs.astuple(value)
+        return [part for each in value.values() for part in _parts(each)]
+    return msgspec.structs.astuple(value) if isinstance(value, msgspec.Struct) else (value,)
 
 
+_ROW_TYPES: dict[str, RowType[Any]] = {}
+"""By the name of the record class, which stands for the columns in SQL files."""
 _DERIVED = frozenset(["columns", "columns_of", "decode", "encode", "values_of", "_types", "_groups_at"])
 
 
 class RowType(Generic[T]):
     """One record class as rows: ``columns`` in order, ``decode`` from a row, ``encode`` to a row.
+
+    A field of a plain type is one column of the same name. A field that is itself a record is several
+    columns: ``place`` is ``tenant_id, collection, branch``, ``fingerprints`` is ``ocr_fingerprint, …``, and
+    any other is named after field and part: ``ocr: PhaseState`` is ``ocr_status, ocr_started_at, …``. A field
+    per phase is named after the phases: ``counts: PerPhase[PartCounts]`` is ``ocr_processing, …,
+    vector_processing, …``. ``StoredProperties`` are one column of JSON.
 
     ``without``: fields that are in no column. ``renamed``: columns that are not called after their field.
     """
@@ -183,6 +175,7 @@ class RowType(Generic[T]):
     ) -> None:
         self.name = record.__name__
         self._record, self._without, self._renamed = record, without, renamed or {}
+        _ROW_TYPES[self.name] = self
 
     def __getattr__(self, name: str) -> Any:
         """Derive all attributes at the first use of one: a short command uses few of the record classes."""
@@ -199,21 +192,19 @@ class RowType(Generic[T]):
             if name not in self._without
         }
         by_field = {
-            field: [_Column(names.get(name, name), type_) for name, type_ in _columns_of(field, hint)]
+            field: {names.get(name, name): type_ for name, type_ in _columns_of(field, hint)}
             for field, hint in hints.items()
         }
-        columns = [column for some in by_field.values() for column in some]
-        self.columns = tuple(column.name for column in columns)
-        self.columns_of = {field: tuple(column.name for column in some) for field, some in by_field.items()}
-        self._types = {column.name: column.type for column in columns}
+        self.columns_of = {field: tuple(some) for field, some in by_field.items()}
+        self._types = {name: type_ for some in by_field.values() for name, type_ in some.items()}
+        self.columns = tuple(self._types)
         self._groups_at = [at for at, hint in enumerate(hints.values()) if _is_grouped(hint)][::-1]
         self.decode = self._decoder(record, hints, by_field)
-        # SQLite binds the values of a plain tuple twice as fast as those of a named one.
-        self.encode = self._flat if self._groups_at else tuple  # type: ignore[assignment]
+        self.encode = self._flat if self._groups_at else msgspec.structs.astuple  # type: ignore[assignment]
         self.values_of = attrgetter(*hints)
 
     def _decoder(
-        self, record: type[T], hints: Mapping[str, Any], by_field: Mapping[str, list[_Column]]
+        self, record: type[T], hints: Mapping[str, Any], by_field: Mapping[str, Mapping[str, Any]]
     ) -> Callable[[Row], T]:
         conversions = [
             (at, convert)
@@ -229,7 +220,7 @@ class RowType(Generic[T]):
         groups.reverse()
         make_record: Callable[..., T] = _maker(record, list(hints))
         if not conversions and not groups:
-            return getattr(record, "_make", None) or (lambda row: make_record(*row))
+            return lambda row: make_record(*row)
 
         def decode(row: Row) -> T:
             values = list(row)
@@ -345,7 +336,7 @@ def _split_header(header: str) -> Sequence[str]:
     return found.groups("")
 
 
-class _Block(NamedTuple):
+class _Block(msgspec.Struct, frozen=True):
     """A statement as written in the file, with the phase if the statement is for one phase only."""
 
     text: str
@@ -364,10 +355,10 @@ class Expanded(Mapping[str, str]):
     def __getitem__(self, name: str) -> str:
         statement = self._statements.get(name)
         if statement is None:
-            text, parameters, phase = self._blocks[name]
-            text = _EACH_PHASE.sub(_each_phase, text.strip())
-            text = _of_phase(text, phase) if phase is not None else text
-            statement = _expanded(text, parameters, self._dialect)
+            block = self._blocks[name]
+            text = _EACH_PHASE.sub(_each_phase, block.text.strip())
+            text = _of_phase(text, block.phase) if block.phase is not None else text
+            statement = _expanded(text, block.parameters, self._dialect)
             for word in ("first_of_family_where", "visible_where", "filtered", "filters"):
                 if f"{{{word}}}" in statement:
                     statement = statement.replace(f"{{{word}}}", self[word])
@@ -396,9 +387,9 @@ def _each_phase(found: re.Match[str]) -> str:
 _PHASES_OF = {"phase": tuple(PHASES), "chunk phase": CHUNK_PHASES, "later phase": LATER_PHASES}
 _EACH_PHASE = re.compile(r"\[\[(phase|chunk phase|later phase)(.*?)\|\s(.*?)\]\]", re.DOTALL)
 _RECORD = re.compile(r"\{([A-Z]\w+)((?: [^};]+)?)((?:;[^}]*)?)\}")
-_ROWS = lazy_pattern(r"\brows\(([^)]*)\)")
-_NUMBERS = lazy_pattern(r"\bnumbers\((\$\d+)\)")
-_TEXTS = lazy_pattern(r"\btexts\((\$\d+)\)")
+_ROWS = r"\brows\(([^)]*)\)"
+_NUMBERS = r"\bnumbers\((\$\d+)\)"
+_TEXTS = r"\btexts\((\$\d+)\)"
 _NAMED = re.compile(r"\$([a-z]\w*)")
 _FAILED = {
     "failed_for_good": "f.failed_count > 0 AND f.outage_count = 0 AND f.unwritten = 0 AND f.ocr_waiting = 0 "
@@ -420,23 +411,18 @@ _KEYS = {
 }
 """Documents, pages and chunks are known by a number: in PostgreSQL ``id`` is a UUID beside it."""
 _CAST = re.compile(r"::\w+")
-_HINT = lazy_pattern(r" INDEXED BY \w+|\nINDEXED BY \w+")
+_HINT = r" INDEXED BY \w+|\nINDEXED BY \w+"
 _IN_LIST = re.compile(r"\bIN (numbers|texts)\((\$\d+)\)")
 _NUMBERED = re.compile(r"\$(\d+)")
 
 
-@cache
-def _row_types(module: str) -> dict[str, RowType[Any]]:
-    kept = vars(import_module(f"{__package__}.{module}")).values()
-    return {each.name: each for each in kept if isinstance(each, RowType)}
-
-
 def _row_type(name: str) -> RowType[Any]:
-    """The record class of this name. Statements that only read do not load the records for writing."""
-    for module in ("records", "records"):
-        if (found := _row_types(module).get(name)) is not None:
-            return found
-    return _row_types("records")[name]
+    """The record class of this name. A command runs the statements of modules that it has loaded; the others
+    are loaded when all statements are expanded."""
+    if name not in _ROW_TYPES:
+        for module in ("snapshot", "ledger", "store", "removals"):
+            import_module(f"{__package__}.{module}")
+    return _ROW_TYPES[name]
 
 
 def _expanded(statement: str, header: str | None, dialect: str) -> str:
@@ -472,9 +458,9 @@ def _expanded(statement: str, header: str | None, dialect: str) -> str:
     if many:
         given = ", ".join(f"{name} {kind}" for name, kind in parameters.items())
         statement = statement.replace("rows()", f"rows({given})")
-    statement = _ROWS.sub(lambda found: _unnested(found[1]), statement)
-    statement = _NUMBERS.sub(r"ARRAY(SELECT json_array_elements_text(\1::json)::bigint)", statement)
-    return _TEXTS.sub(r"ARRAY(SELECT json_array_elements_text(\1::json))", statement)
+    statement = re.sub(_ROWS, lambda found: _unnested(found[1]), statement)
+    statement = re.sub(_NUMBERS, r"ARRAY(SELECT json_array_elements_text(\1::json)::bigint)", statement)
+    return re.sub(_TEXTS, r"ARRAY(SELECT json_array_elements_text(\1::json))", statement)
 
 
 def _in_dialect(statement: str, dialect: str) -> str:
@@ -484,7 +470,7 @@ def _in_dialect(statement: str, dialect: str) -> str:
     if dialect == "sqlite":
         statement = _CAST.sub("", statement).replace("FROM rows() ", "")
         return _IN_LIST.sub(r"IN (SELECT value FROM json_each(\2))", statement)
-    return _IN_LIST.sub(r"= ANY(\1(\2))", _HINT.sub("", statement))
+    return _IN_LIST.sub(r"= ANY(\1(\2))", re.sub(_HINT, "", statement))
 
 
 def _parameters(header: str) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Writing generations: whole ones are published by the same transaction, the others get tasks."""
+"""The store of generations: whole ones are published at once, others get tasks, large ones come in parts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,22 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
+import msgspec
+
 from penstock import clock
 from penstock.catalog import values
 from penstock.catalog.rules import publication
 from penstock.catalog.rules.paths import covered
-from penstock.catalog.rules.phases import CHUNK_PHASES, LATER_PHASES, PHASES, turns, wanted_phases
+from penstock.catalog.rules.phases import (
+    CHUNK_PHASES,
+    LATER_PHASES,
+    PHASES,
+    PerChunkPhase,
+    PerLaterPhase,
+    PerPhase,
+    turns,
+    wanted_phases,
+)
 from penstock.catalog.rules.publication import (
     COMPLETED,
     FAILED,
@@ -49,36 +60,20 @@ from penstock.catalog.sql.chunks import (
     to_embed,
     turns_of_pages,
 )
-from penstock.catalog.sql.generations import removals
-from penstock.catalog.sql.records import (
-    NEW_SOURCE,
+from penstock.catalog.sql.generations import (
     PUBLISHED_SOURCE,
-    SHARED_DOCUMENT,
-    SHARED_PAGE,
     SOURCE_ROW,
-    WHOLE_DOCUMENT,
-    WHOLE_PAGE,
-    DocumentPhase,
     DocumentRow,
-    NewSource,
-    OwnDocument,
-    OwnPage,
-    PagePhase,
-    PageTask,
-    PageText,
     PublishedSource,
-    SharedDocument,
-    SharedPage,
     SourceRow,
-    UnfinishedDocument,
-    WholeDocument,
-    WholePage,
+    removals,
 )
-from penstock.catalog.sql.statements import Statements, listed, readable
+from penstock.catalog.sql.statements import INDEX_STATUS, Row, RowType, Statements, listed, readable
 from penstock.catalog.sql.tasks import Rollup, restart
 from penstock.catalog.values import (
     NO_TEXT,
     FailureKind,
+    Fingerprints,
     Gate,
     NewGeneration,
     NewPage,
@@ -89,9 +84,142 @@ from penstock.catalog.values import (
     StoreResult,
 )
 from penstock.clock import format_time
-from penstock.named_tuple import NamedTuple
 
-# Common columns of equal new pages and documents, computed once a batch.
+
+class NewSource(msgspec.Struct, frozen=True, kw_only=True):
+    key: int
+    source_id: str
+    place: Place
+    path: str
+    family_key: int
+    created_at: str
+
+
+class OwnDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """The columns of a new document with different values in each row."""
+
+    document_id: int
+    source_key: int
+    filename: str
+    content_hash: str
+    job_id: str | None
+    asked_at: str
+    read_at: str
+
+
+class UnfinishedDocument(msgspec.Struct, frozen=True):
+    """The columns of a new, incomplete document: the future source, and the file behind it."""
+
+    source_json: str | None
+    size: int
+    mtime_ns: int
+    read_with: str | None
+
+
+class DocumentPhase(msgspec.Struct, frozen=True):
+    status: str
+    processing: int
+    waiting: int
+    failed: int
+    completed: int
+    completed_at: str | None
+    error: str | None
+
+
+class SharedDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """The columns of a new document common to many of a batch."""
+
+    state: str
+    phases: PerPhase[DocumentPhase]
+    page_count: int
+    chunk_count: int
+    chunks: PerChunkPhase[int]
+    failed_count: int
+    outage_count: int
+    space_id: int | None
+    gate: str
+    priority: int
+    max_retries: int
+    turn: int
+    given: int
+    fingerprints: Fingerprints
+    published_at: str | None
+    created_at: str
+    updated_at: str
+    note: str | None
+
+
+class WholeDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """The common columns of documents complete when written."""
+
+    page_count: int
+    vector_completed: int
+    chunk_count: int
+    error: PerLaterPhase[str | None]
+    space_id: int | None
+    priority: int
+    max_retries: int
+    fingerprints: Fingerprints
+    at: str
+
+
+class OwnPage(msgspec.Struct, frozen=True):
+    """The columns of a new page with different values in each row."""
+
+    page_id: int
+    document_id: int
+    page_number: int
+    page_file_path: str | None
+    needs_ocr: bool
+    chunk_count: int
+
+
+class PageTask(msgspec.Struct, frozen=True):
+    status: str
+    completed_at: str | None
+    error: str | None
+    retry_count: int
+
+
+class PagePhase(msgspec.Struct, frozen=True):
+    status: str
+    completed_at: str | None
+    error: str | None
+    processing: int
+    waiting: int
+    failed: int
+    completed: int
+
+
+class SharedPage(msgspec.Struct, frozen=True, kw_only=True):
+    """The columns of a new page common to many of a batch."""
+
+    turn: int
+    ocr: PageTask
+    phases: PerChunkPhase[PagePhase]
+    max_retries: int
+    priority: int
+    created_at: str
+    updated_at: str
+
+
+class WholePage(msgspec.Struct, frozen=True):
+    """The common columns of pages complete when written."""
+
+    error: PerLaterPhase[str | None]
+    max_retries: int
+    priority: int
+    at: str
+
+
+_NEW_SOURCE = RowType(NewSource, renamed={"source_id": "id"})
+_OWN_DOCUMENT = RowType(OwnDocument)
+_UNFINISHED_DOCUMENT = RowType(UnfinishedDocument)
+_SHARED_DOCUMENT = RowType(SharedDocument, renamed=INDEX_STATUS)
+_WHOLE_DOCUMENT = RowType(WholeDocument)
+_OWN_PAGE = RowType(OwnPage)
+_SHARED_PAGE = RowType(SharedPage)
+_WHOLE_PAGE = RowType(WholePage)
 
 
 _OUTCOMES = {
@@ -101,7 +229,7 @@ _OUTCOMES = {
 }
 
 
-class RowTemplate(NamedTuple):
+class _RowTemplate(msgspec.Struct, frozen=True):
     """The last columns of ``add_page`` or ``add_document``; the first are each row's own. ``whole``: of
     ``add_whole_page`` or ``add_whole_document``, which have a third of them."""
 
@@ -109,20 +237,22 @@ class RowTemplate(NamedTuple):
     whole: bool = False
 
 
-class RowTemplates:
+class _RowTemplates:
+    """Common columns of equal new pages and documents, computed once a batch."""
+
     def __init__(self, at: str) -> None:
         self._at = at
-        self._pages: dict[tuple[Any, ...], RowTemplate] = {}
-        self._documents: dict[tuple[Any, ...], tuple[Outcome, RowTemplate]] = {}
+        self._pages: dict[tuple[Any, ...], _RowTemplate] = {}
+        self._documents: dict[tuple[Any, ...], tuple[Outcome, _RowTemplate]] = {}
 
-    def page(self, new: NewGeneration, standing: InitialPage, turn: int) -> RowTemplate:
+    def page(self, new: NewGeneration, standing: InitialPage, turn: int) -> _RowTemplate:
         key = (standing, new.max_retries, new.priority, turn)
         found = self._pages.get(key)
         if found is None:
             found = self._pages[key] = self._page(new, standing, turn)
         return found
 
-    def _page(self, new: NewGeneration, standing: InitialPage, turn: int) -> RowTemplate:
+    def _page(self, new: NewGeneration, standing: InitialPage, turn: int) -> _RowTemplate:
         if publication.whole(standing) and not turn:
             whole = WholePage(
                 error={phase: standing.error(phase) for phase in LATER_PHASES},
@@ -130,7 +260,7 @@ class RowTemplates:
                 priority=new.priority,
                 at=self._at,
             )
-            return RowTemplate(WHOLE_PAGE.encode(whole), whole=True)
+            return _RowTemplate(_WHOLE_PAGE.encode(whole), whole=True)
         ocr, error = standing.kind(Phase.OCR), standing.error(Phase.OCR)
         page = SharedPage(
             turn=turn,
@@ -146,11 +276,11 @@ class RowTemplates:
             created_at=self._at,
             updated_at=self._at,
         )
-        return RowTemplate(SHARED_PAGE.encode(page))
+        return _RowTemplate(_SHARED_PAGE.encode(page))
 
     def document(
         self, new: NewGeneration, space_id: int | None, standing: InitialDocument, numbering: tuple[int, int]
-    ) -> tuple[Outcome, RowTemplate]:
+    ) -> tuple[Outcome, _RowTemplate]:
         """The outcome and the common columns of a new document."""
         settings = (space_id, new.gate, new.priority, new.max_retries)
         key = (standing, *settings, numbering, new.fingerprints)
@@ -165,14 +295,14 @@ class RowTemplates:
             found = self._documents[key] = (_OUTCOMES[decision], shared)
         return found
 
-    def begun(self, new: NewGeneration, space_id: int | None) -> RowTemplate:
+    def begun(self, new: NewGeneration, space_id: int | None) -> _RowTemplate:
         """The common columns of a large generation before the first part."""
         standing = publication.document([], (), 0)
         return self._document(new, space_id, standing, (0, 0), None, published=False)
 
     def _whole_document(
         self, new: NewGeneration, space_id: int | None, standing: InitialDocument
-    ) -> RowTemplate:
+    ) -> _RowTemplate:
         document = WholeDocument(
             page_count=standing.pages,
             vector_completed=standing.counts[list(PHASES).index(Phase.VECTOR)].completed,
@@ -184,7 +314,7 @@ class RowTemplates:
             fingerprints=new.fingerprints,
             at=self._at,
         )
-        return RowTemplate(WHOLE_DOCUMENT.encode(document), whole=True)
+        return _RowTemplate(_WHOLE_DOCUMENT.encode(document), whole=True)
 
     def _document(
         self,
@@ -195,7 +325,7 @@ class RowTemplates:
         note: str | None,
         *,
         published: bool,
-    ) -> RowTemplate:
+    ) -> _RowTemplate:
         turn, given = numbering
         document = SharedDocument(
             state="published" if published else "building",
@@ -220,7 +350,7 @@ class RowTemplates:
             updated_at=self._at,
             note=note,
         )
-        return RowTemplate(SHARED_DOCUMENT.encode(document))
+        return _RowTemplate(_SHARED_DOCUMENT.encode(document))
 
     def _page_phase(self, standing: InitialPage, phase: Phase) -> PagePhase:
         kind = standing.kind(phase)
@@ -245,19 +375,6 @@ def store(rows: Statements, new: Sequence[NewGeneration], now: datetime) -> list
     return GenerationStore(rows, new, format_time(now)).run() if new else []
 
 
-class Begun(NamedTuple):
-    """A large generation without its parts. ``older``: one being built that was dropped for it."""
-
-    document_id: int
-    source_id: str
-    older: tuple[int, ...]
-
-
-def begin(rows: Statements, new: NewGeneration, now: datetime) -> StoreResult | Begun:
-    """Write only the row of a large generation, or return the reason for a refusal."""
-    return GenerationStore(rows, [new], format_time(now), in_parts=True).begin(new)
-
-
 class GenerationStore:
     """One call of ``store``. Rows are collected over all generations and written table by table."""
 
@@ -274,14 +391,14 @@ class GenerationStore:
         self._change = rows.numbers("change", len(new))[0]
         self._pages: list[tuple[Any, ...]] = []
         self._whole_pages: list[tuple[Any, ...]] = []
-        self._texts: list[PageText] = []
+        self._texts: list[Row] = []
         self._documents: list[tuple[Any, ...]] = []
         self._whole_documents: list[tuple[Any, ...]] = []
         self._sources: list[tuple[Any, ...]] = []
         self._published: list[tuple[Any, ...]] = []
         self._paths: list[tuple[str, str, str, str]] = []
         self._written: set[tuple[Place, str]] = set()
-        self._alike = RowTemplates(at)
+        self._alike = _RowTemplates(at)
         self._ids: list[str] = []
         self._found: dict[tuple[Place, str], SourceRow] = {}
         self._families = Families(rows)
@@ -295,12 +412,13 @@ class GenerationStore:
             self._rows.many("unnote", self._paths)
         return answers
 
-    def begin(self, new: NewGeneration) -> StoreResult | Begun:
+    def begin(self, new: NewGeneration) -> Written:
+        """Write only the row of a large generation; ``stored`` is the reason for a refusal."""
         self._look_around()
         source = self._found.get((new.place, new.path))
         refused = self._refused(new, source)
         if refused is not None:
-            return refused
+            return Written(stored=refused)
         owner = self._owner(new, source, self._source_id(new) or self._new_id())
         if source is None:
             self._flush_bare(new, owner)
@@ -309,7 +427,7 @@ class GenerationStore:
         self._flush_parts()
         self._rows.send("set_building", owner.document_id, self._at, owner.source_key)
         older = () if source is None or source.building_id is None else (source.building_id,)
-        return Begun(owner.document_id, owner.source_id, older)
+        return Written(owner.document_id, owner.source_id, older)
 
     def _look_around(self) -> None:
         """Read and lock the sources, deletes and spaces of these generations."""
@@ -490,7 +608,7 @@ class GenerationStore:
             standings.append(standing)
             own = OwnPage(page_id, owner.document_id, page.number, page.file_path, page.needs_ocr, len(kinds))
             shared = self._alike.page(new, standing, page_turn)
-            (self._whole_pages if shared.whole else self._pages).append(own + shared.values)
+            (self._whole_pages if shared.whole else self._pages).append(_OWN_PAGE.encode(own) + shared.values)
             self._texts += kept_texts(page_id, page)
         return standings
 
@@ -519,8 +637,8 @@ class GenerationStore:
         self._rows.send("set_building", owner.document_id, self._at, owner.source_key)
         return outcome
 
-    def _own(self, new: NewGeneration, owner: ChunkOwner) -> OwnDocument:
-        return OwnDocument(
+    def _own(self, new: NewGeneration, owner: ChunkOwner) -> Row:
+        own = OwnDocument(
             document_id=owner.document_id,
             source_key=owner.source_key,
             filename=new.path.rpartition("/")[2] or new.path,
@@ -529,9 +647,10 @@ class GenerationStore:
             asked_at=format_time(new.asked_at),
             read_at=format_time(new.read_at),
         )
+        return _OWN_DOCUMENT.encode(own)
 
     def _flush_bare(self, new: NewGeneration, owner: ChunkOwner) -> None:
-        self._rows.send("add_bare_source", *NEW_SOURCE.encode(self._new_source(new, owner)))
+        self._rows.send("add_bare_source", *_NEW_SOURCE.encode(self._new_source(new, owner)))
 
     def _new_source(self, new: NewGeneration, owner: ChunkOwner) -> NewSource:
         return NewSource(
@@ -573,7 +692,7 @@ class GenerationStore:
         where = (place.tenant_id, place.collection, place.branch, new.path)
         self._paths.append(where)
         if source is None:
-            self._sources.append(NEW_SOURCE.encode(self._new_source(new, owner)) + columns)
+            self._sources.append(_NEW_SOURCE.encode(self._new_source(new, owner)) + columns)
             return
         self._published.append((*columns, owner.source_key))
         if source.published_id is not None:
@@ -581,9 +700,10 @@ class GenerationStore:
             generations.replace(self._rows, *replaced, chunks=standing.chunks, job_id=new.job_id)
 
 
-def _unfinished(new: NewGeneration, *, published: bool = False) -> UnfinishedDocument:
+def _unfinished(new: NewGeneration, *, published: bool = False) -> Row:
     described = None if published else generations.describe(new)
-    return UnfinishedDocument(described, new.size, new.mtime_ns, new.read_with)
+    row = UnfinishedDocument(described, new.size, new.mtime_ns, new.read_with)
+    return _UNFINISHED_DOCUMENT.encode(row)
 
 
 def _chunk_count(new: NewGeneration) -> int:
@@ -594,13 +714,6 @@ def _vectors(generations: Iterable[NewGeneration]) -> Iterator[bytes | None]:
     return (chunk.vector for new in generations for page in new.pages for chunk in page.chunks or ())
 
 
-# Large generations, written part by part: each transaction leaves all counters correct.
-#
-# A generation with parts to come (``unwritten``) is not published, and no job adopts it. If it is found
-# unfinished (by the same job after a crash, another reading of the file, or upkeep), it is dropped, and the
-# sweep deletes its rows. Tasks of parts already written run meanwhile.
-
-
 _DROPPED = {
     REMOVED_WHILE_INDEXING: Outcome.REMOVED,
     REPLACED: Outcome.SUPERSEDED,
@@ -608,9 +721,12 @@ _DROPPED = {
 }
 
 
-class Written(NamedTuple):
+class Written(msgspec.Struct, frozen=True):
     """A partly written generation. ``stored``: the result, set after the last part.
-    ``page_id``: the page that the next part may go on with. ``page_turn``: its first turn in lane ocr."""
+
+    ``older``: a generation being built that was dropped for this one. ``page_id``: the page that the next
+    part may go on with. ``page_turn``: its first turn in lane ocr.
+    """
 
     document_id: int = 0
     source_id: str = ""
@@ -621,7 +737,7 @@ class Written(NamedTuple):
     stored: StoreResult | None = None
 
 
-class Part(NamedTuple):
+class Part(msgspec.Struct, frozen=True):
     """A part, prepared as far as possible before the transaction."""
 
     slices: Sequence[Slice]
@@ -633,7 +749,13 @@ class Part(NamedTuple):
 
 
 def parts(new: NewGeneration, portions: Portions) -> Iterator[Part]:
-    """The parts of a large generation in order, each prepared when requested."""
+    """The parts of a large generation in order, each prepared when requested.
+
+    Each transaction leaves all counters correct. A generation with parts to come (``unwritten``) is not
+    published, and no job adopts it. If it is found unfinished (by the same job after a crash, another reading
+    of the file, or upkeep), it is dropped, and the sweep deletes its rows. Tasks of parts already written run
+    meanwhile.
+    """
     unshared = all(page.chunks is not None for page in new.pages)
     seen: Counter[str] = Counter()
     for slices in portions.parts(new.pages):
@@ -651,15 +773,15 @@ def write_part(
     at = format_time(now)
     unwritten = None
     if so_far is None:
-        begun = begin(rows, new, now)
-        if isinstance(begun, StoreResult):
-            return Written(stored=begun)
-        so_far, unwritten = Written(*begun), count_rows(new)
+        so_far = GenerationStore(rows, [new], at, in_parts=True).begin(new)
+        if so_far.stored is not None:
+            return so_far
+        unwritten = count_rows(new)
     rollup = Rollup(rows, at)
     rollup.load([so_far.document_id])
     document = rollup.documents.get(so_far.document_id)
     if document is None or document.state != "building":
-        return so_far._replace(stored=_interrupted(document, so_far))
+        return msgspec.structs.replace(so_far, stored=_interrupted(document, so_far))
     document.unwritten = (document.unwritten if unwritten is None else unwritten) - sum(
         one.rows for one in part.slices
     )
@@ -671,7 +793,7 @@ def write_part(
     rows.notify()
     if not document.finishes:
         return written
-    return written._replace(stored=_stored(document, new, written))
+    return msgspec.structs.replace(written, stored=_stored(document, new, written))
 
 
 def _interrupted(document: DocumentRow | None, so_far: Written) -> StoreResult:
@@ -710,10 +832,10 @@ class _Part:
         self._document = document
         self._rollup = rollup
         self._at = at
-        self._alike = RowTemplates(at)
+        self._alike = _RowTemplates(at)
         self._pages: list[tuple[Any, ...]] = []
         self._whole_pages: list[tuple[Any, ...]] = []
-        self._texts: list[PageText] = []
+        self._texts: list[Row] = []
 
     def write(self, part: Part, so_far: Written) -> Written:
         rows, document, slices = self._rows, self._document, part.slices
@@ -741,7 +863,9 @@ class _Part:
         chunk_rows.flush()
         document.chunk_count += len(chunks)
         self._say_why_skipped()
-        return so_far._replace(page_id=page_id, page_turn=page_turn, kept=so_far.kept + prepared.kept)
+        return msgspec.structs.replace(
+            so_far, page_id=page_id, page_turn=page_turn, kept=so_far.kept + prepared.kept
+        )
 
     def _chunk_turns(self, owner: ChunkOwner, prepared: PreparedChunks) -> list[int]:
         document, count = self._document, len(prepared.parts)
@@ -764,7 +888,7 @@ class _Part:
         standing = publication.page(page, document.wanted, kinds)
         own = OwnPage(page_id, document.id, page.number, page.file_path, page.needs_ocr, len(kinds))
         shared = self._alike.page(self._new, standing, turn)
-        (self._whole_pages if shared.whole else self._pages).append(own + shared.values)
+        (self._whole_pages if shared.whole else self._pages).append(_OWN_PAGE.encode(own) + shared.values)
         self._texts += kept_texts(page_id, page)
         for phase in Phase:
             self._rollup.page_moved(phase, document.id, SKIPPED, standing.kind(phase))

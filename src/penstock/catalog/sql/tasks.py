@@ -1,4 +1,4 @@
-"""Claiming tasks: a batch across documents, in one short transaction."""
+"""Tasks as rows: claimed in batches across documents, settled with all that follows, and restarted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ import msgspec
 from penstock.catalog.graph import Extraction
 from penstock.catalog.parts import OutsideStore
 from penstock.catalog.rules import publication
-from penstock.catalog.rules.phases import CHUNK_PHASES, FOLLOWERS, LATER_PHASES, PHASES, gate_failed, turns
+from penstock.catalog.rules.phases import (
+    CHUNK_PHASES,
+    FOLLOWERS,
+    LATER_PHASES,
+    PHASES,
+    PerChunkPhase,
+    gate_failed,
+    turns,
+)
 from penstock.catalog.rules.publication import (
     COMPLETED,
     FAILED,
@@ -19,6 +27,7 @@ from penstock.catalog.rules.publication import (
     WAITING,
     WORDS,
     PartChanges,
+    PartCounts,
     kind,
     unread_page,
 )
@@ -34,33 +43,17 @@ from penstock.catalog.sql.chunks import (
     owner_of,
     prepare,
 )
+from penstock.catalog.sql.generations import DocumentRow, SavedPhase
 from penstock.catalog.sql.outside_stores import RemovalRows
-from penstock.catalog.sql.records import (
-    FENCED_CLAIM,
-    PAGE_COUNTS,
-    READ_PAGE,
-    RESTARTED_PAGE,
-    TASK_ROW,
-    TASK_SOURCE_ROW,
-    DocumentRow,
-    EndedTask,
-    FencedClaim,
-    PageText,
-    ReadPage,
-    RestartedPage,
-    RestartedPhase,
-    SavedPage,
-    SavedPhase,
-    TaskRow,
-    TaskSourceRow,
-)
-from penstock.catalog.sql.statements import Statements, column, listed, readable
+from penstock.catalog.sql.statements import Row, RowType, Statements, column, listed, readable
 from penstock.catalog.values import (
     SETTLED,
     FailureKind,
+    Gate,
     NewChunk,
     NewPage,
     Phase,
+    Place,
     Task,
     TaskOutcome,
     TaskRequest,
@@ -70,10 +63,131 @@ from penstock.catalog.values import (
 from penstock.clock import format_time
 from penstock.errors import FingerprintMismatch
 
-# Bringing pages and documents up to their parts, once a transaction and parent.
+
+class PageCounts(msgspec.Struct, frozen=True):
+    """The status and chunk counts of a page in one chunk phase."""
+
+    page_id: int
+    document_id: int
+    status: str
+    processing: int
+    waiting: int
+    failed: int
+    completed: int
+
+    @property
+    def counts(self) -> PartCounts:
+        return PartCounts(self.processing, self.waiting, self.failed, self.completed)
+
+
+class TaskRow(msgspec.Struct, frozen=True):
+    """A task to be claimed. ``claim_number``: the number after the claim."""
+
+    task_id: int
+    page_id: int
+    document_id: int
+    claim_number: int
+    failed: int
+    retry_count: int
+    max_retries: int
+    suspect: int
+    page_number: int
+    file_path: str | None
+    needs_ocr: int
+    chunk_id: str
+    content_id: int
+    text_hash: str
+    text: str
+    heading_path: str
+    symbols: str
+
+
+class TaskSourceRow(msgspec.Struct, frozen=True):
+    """The document and source of tasks. ``source_json`` describes an unpublished source."""
+
+    document_id: int
+    source_id: str
+    family_key: int
+    place: Place
+    path: str
+    content_hash: str
+    space: str | None
+    job_id: str | None
+    state: str
+    source_json: str
+    title: str
+    file_type: str
+    gate: Gate
+
+
+class FencedClaim(msgspec.Struct, frozen=True):
+    """A valid claim."""
+
+    task_id: int
+    page_id: int
+    document_id: int
+    claim_number: int
+
+
+class ReadPage(msgspec.Struct, frozen=True):
+    """The columns of a page set at the end of ocr."""
+
+    page_file_path: str | None
+    chunk_count: int
+    phases: PerChunkPhase[SavedPhase]
+    at: str
+    page_id: int
+
+
+class RestartedPhase(msgspec.Struct, frozen=True):
+    status: str
+    error: str | None
+
+
+class RestartedPage(msgspec.Struct, frozen=True):
+    """The columns of a page set by an ocr retry."""
+
+    phases: PerChunkPhase[RestartedPhase]
+    at: str
+    page_id: int
+
+
+class SavedPage(msgspec.Struct, frozen=True):
+    """The columns of a page set by a change of chunks in one phase."""
+
+    status: str
+    processing: int
+    waiting: int
+    failed: int
+    completed: int
+    error: str | None
+    at: str
+    page_id: int
+
+
+class EndedTask(msgspec.Struct, frozen=True):
+    status: str
+    retry_count: int
+    retry_at: str | None
+    suspect: bool
+    error: str | None
+    at: str
+    task_id: int
+
+
+_PAGE_COUNTS = RowType(PageCounts)
+_TASK_ROW = RowType(TaskRow)
+_TASK_SOURCE_ROW = RowType(TaskSourceRow)
+_FENCED_CLAIM = RowType(FencedClaim)
+_READ_PAGE = RowType(ReadPage)
+_RESTARTED_PAGE = RowType(RestartedPage)
+_SAVED_PAGE = RowType(SavedPage)
+_ENDED_TASK = RowType(EndedTask)
 
 
 class Rollup:
+    """Pages and documents brought up to their parts, once a transaction and parent."""
+
     def __init__(self, rows: Statements, at: str, *, beginning: bool = False) -> None:
         """Start a rollup. ``beginning``: tasks only begin, so nothing can be published."""
         self._beginning = beginning
@@ -124,15 +238,16 @@ class Rollup:
         changes = dict(tally.items())
         if not changes:
             return
-        saved: list[SavedPage] = []
+        saved: list[Row] = []
         self._rows.hold("pages", listed(changes))
-        for page in PAGE_COUNTS.decode_all(self._rows.all(f"page_rows_{phase}", listed(changes))):
+        for page in _PAGE_COUNTS.decode_all(self._rows.all(f"page_rows_{phase}", listed(changes))):
             document_id = page.document_id
             counts = page.counts.changed(changes[page.page_id])
             after = counts.kind
             explained = counts.failed or after == SKIPPED
             error = self._errors.get((phase, page.page_id)) if explained else None
-            saved.append(SavedPage(WORDS[after], *counts, error=error, at=self._at, page_id=page.page_id))
+            row = SavedPage(WORDS[after], *counts, error=error, at=self._at, page_id=page.page_id)
+            saved.append(_SAVED_PAGE.encode(row))
             self.page_moved(phase, document_id, kind(page.status), after)
             if error is not None and counts.failed:
                 self.documents[document_id].errors = {
@@ -156,19 +271,20 @@ class Rollup:
                 self._rows.notify()
 
 
-ROUNDS = 16
-EVICTED_AT_ONCE = 1_000
+_ROUNDS = 16
+_EVICTED_AT_ONCE = 1_000
 """Tasks of one dropped generation that a claim takes out of the lane before it looks again."""
 
 
 def claim(rows: Statements, request: TaskRequest, now: datetime) -> list[Task]:
+    """Claim a batch of tasks across documents."""
     _refuse_other_fingerprint(rows, request)
     at = format_time(now)
-    for _ in range(ROUNDS):
+    for _ in range(_ROUNDS):
         ids = _choose(rows, request, at)
         if not ids:
             return []
-        tasks = TASK_ROW.decode_all(rows.all(f"candidates_{request.lane}", listed(ids)))
+        tasks = _TASK_ROW.decode_all(rows.all(f"candidates_{request.lane}", listed(ids)))
         if request.lane is Phase.VECTOR:
             tasks = _writable(rows, tasks)
             if not tasks:
@@ -179,7 +295,7 @@ def claim(rows: Statements, request: TaskRequest, now: datetime) -> list[Task]:
         about = _sources(rows, documents)
         taken = [found[number] for number in ids if number in found]
         taken = [task for task in taken if about[task.document_id] is not None]
-        dropped = [(at, number, EVICTED_AT_ONCE) for number, source in about.items() if source is None]
+        dropped = [(at, number, _EVICTED_AT_ONCE) for number, source in about.items() if source is None]
         rows.many(f"evict_{request.lane}", dropped)
         if taken:
             _take(rows, request, taken, at)
@@ -238,7 +354,7 @@ def _take(rows: Statements, request: TaskRequest, taken: list[TaskRow], at: str)
 
 def _sources(rows: Statements, ids: set[int]) -> dict[int, TaskSource | None]:
     """The source of each document; None for dropped generations."""
-    found = TASK_SOURCE_ROW.decode_all(rows.all("task_sources", listed(ids)))
+    found = _TASK_SOURCE_ROW.decode_all(rows.all("task_sources", listed(ids)))
     return {row.document_id: None if row.state == "dropped" else _source(row) for row in found}
 
 
@@ -282,11 +398,8 @@ def _task(lane: Phase, row: TaskRow, source: TaskSource | None) -> Task:
     )
 
 
-# Settlement of claims: outcomes, later phases, pages, documents, and publication.
-
-
 def settle(rows: Statements, outcomes: Sequence[TaskOutcome], now: datetime) -> list[TaskStatus | None]:
-    settling = TaskSettlement(rows, now)
+    settling = _Settlement(rows, now)
     answers: dict[int, TaskStatus | None] = {}
     by_lane = {lane: [each for each in enumerate(outcomes) if each[1].lane is lane] for lane in Phase}
     for lane, mine in by_lane.items():
@@ -300,7 +413,9 @@ def settle(rows: Statements, outcomes: Sequence[TaskOutcome], now: datetime) -> 
     return [answers[index] for index in range(len(outcomes))]
 
 
-class TaskSettlement:
+class _Settlement:
+    """The outcomes of one call: later phases, pages, documents and publication follow."""
+
     def __init__(self, rows: Statements, now: datetime) -> None:
         self._rows = rows
         self._now = now
@@ -314,7 +429,7 @@ class TaskSettlement:
         self._found: dict[int, ExistingChunks] = {}
         self._heads: dict[int, int | None] = {}
         self._standings: list[tuple[object, ...]] = []
-        self._texts: list[PageText] = []
+        self._texts: list[Row] = []
         self._skipped: dict[Phase, list[tuple[str, str, int]]] = {phase: [] for phase in LATER_PHASES}
         self._graphs: dict[str, dict[int, Extraction]] = {}
         self._uncopied: dict[tuple[OutsideStore, str], int] = {}
@@ -333,7 +448,7 @@ class TaskSettlement:
 
     def fence(self, lane: Phase, outcomes: list[tuple[int, TaskOutcome]]) -> dict[int, FencedClaim]:
         found = self._rows.all(f"fenced_{lane}", listed(outcome.task_id for _, outcome in outcomes))
-        return {claim.task_id: claim for claim in FENCED_CLAIM.decode_all(found)}
+        return {claim.task_id: claim for claim in _FENCED_CLAIM.decode_all(found)}
 
     def load(self, fenced: Iterable[dict[int, FencedClaim]]) -> None:
         self._rollup.load(claim.document_id for claims in fenced for claim in claims.values())
@@ -383,7 +498,7 @@ class TaskSettlement:
             )
             for outcome, _ in held
         ]
-        self._rows.many(f"end_{lane}", list(map(tuple, ended)))
+        self._rows.many(f"end_{lane}", list(map(_ENDED_TASK.encode, ended)))
 
     def _after(self, delay: timedelta) -> str:
         return format_time(self._now + delay)
@@ -459,7 +574,7 @@ class TaskSettlement:
             at=self._at,
             page_id=page_id,
         )
-        self._standings.append(READ_PAGE.encode(read))
+        self._standings.append(_READ_PAGE.encode(read))
         for phase in CHUNK_PHASES:
             self._rollup.page_moved(phase, document.id, before.kind(phase), standing.kind(phase))
 
@@ -541,10 +656,8 @@ def _error(outcome: TaskOutcome) -> str | None:
     return readable(f"{outcome.code}: {outcome.message}")
 
 
-# Retry of failed tasks and of the tasks skipped behind them.
-
-
 def restart(rows: Statements, document_id: int, at: str) -> int:
+    """Restart the failed tasks of a document and the tasks skipped behind them; return their number."""
     rollup = Rollup(rows, at)
     rollup.load([document_id])
     document = rollup.documents.get(document_id)
@@ -571,7 +684,7 @@ def _pages(rows: Statements, rollup: Rollup, document_id: int, at: str) -> int:
     phases = {
         phase: RestartedPhase(WORDS[standing.kind(phase)], standing.error(phase)) for phase in CHUNK_PHASES
     }
-    restarted = [RESTARTED_PAGE.encode(RestartedPage(phases, at, page_id)) for page_id, *_ in found]
+    restarted = [_RESTARTED_PAGE.encode(RestartedPage(phases, at, page_id)) for page_id, *_ in found]
     rows.many("restart_page", restarted)
     return len(found)
 

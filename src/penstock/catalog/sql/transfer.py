@@ -29,24 +29,19 @@ if TYPE_CHECKING:
 C = TypeVar("C")
 
 READ_AT_ONCE = 500
-WORDS_IN_MEMORY, USUAL_WORDS_IN_MEMORY = 32 << 20, 1 << 20
+_WORDS_IN_MEMORY, _USUAL_WORDS_IN_MEMORY = 32 << 20, 1 << 20
 """Bytes of words that FTS5 keeps before it writes a part of the index: in a restore, and by default.
 
 Parts are merged later, which costs as much as writing them."""
-NOT_TRANSFERRED = frozenset({"catalog_sequence", "catalog_keyword", "catalog_gone"})
+_NOT_TRANSFERRED = frozenset({"catalog_sequence", "catalog_keyword", "catalog_gone"})
 """Numbers, which are kept apart; words, made of the texts; gone sources, for caches of the other store."""
 ORDERS: Mapping[str, tuple[str, ...]] = {
     "catalog_vector_cache": ("tenant_id", "space_id", "text_hash"),
     "catalog_walk": ("tenant_id", "collection", "branch", "root", "rules"),
 }
 """Orders of tables whose primary key is another one in each dialect."""
-UNNUMBERED = frozenset({"catalog_vector_cache"})
+_UNNUMBERED = frozenset({"catalog_vector_cache"})
 """Tables whose number means nothing and exists in one dialect only."""
-
-
-def is_transferred(table: str) -> bool:
-    """Check whether the rows of a table are transferred as they are."""
-    return table not in NOT_TRANSFERRED
 
 
 class SqlTransfer(ABC, Generic[C]):
@@ -56,7 +51,7 @@ class SqlTransfer(ABC, Generic[C]):
         self._catalog = catalog
         self._connections = connections
         self._schema = schema
-        self.tables = [name for name in schema.tables() if is_transferred(name)]
+        self.tables = [name for name in schema.tables() if name not in _NOT_TRANSFERRED]
 
     @abstractmethod
     def reading(self) -> AbstractContextManager[CatalogRows]: ...
@@ -122,7 +117,7 @@ class SqliteTransfer(SqlTransfer[SqliteConnections]):
         if table in self._EXPRESSIONS:
             return dict(self._EXPRESSIONS[table])
         found = [name for name, _ in self.statements(connection).all("stored_columns", table)]
-        return {name: name for name in sorted(found) if name != "id" or table not in UNNUMBERED}
+        return {name: name for name in sorted(found) if name != "id" or table not in _UNNUMBERED}
 
     def _own_columns(self, table: str) -> list[str]:
         with self._connections.reading() as connection:
@@ -131,14 +126,14 @@ class SqliteTransfer(SqlTransfer[SqliteConnections]):
     def begin_restore(self) -> None:
         with self._connections.writing() as connection:
             self.statements(connection).send("forget_words")
-            self.statements(connection).send("buffer_words", WORDS_IN_MEMORY)
+            self.statements(connection).send("buffer_words", _WORDS_IN_MEMORY)
             emptied = [*self.tables, "catalog_gone"]
             sqlite.begin_restore(connection, reversed(emptied), self._schema)
 
     def end_restore(self, numbers: Mapping[str, int]) -> None:
         with self._connections.writing() as connection:
             continue_numbers(self.statements(connection), numbers)
-            self.statements(connection).send("buffer_words", USUAL_WORDS_IN_MEMORY)
+            self.statements(connection).send("buffer_words", _USUAL_WORDS_IN_MEMORY)
             sqlite.end_restore(connection, self._schema)
 
     def statements(self, connection: sqlite3.Connection) -> SqliteStatements:

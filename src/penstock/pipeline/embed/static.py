@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.catalog.rules.words import HUMP, STOP_WORDS
+from penstock.catalog.rules.words import STOP_WORDS, humps
 from penstock.lazy_pattern import lazy_pattern
 from penstock.pipeline.draft import fingerprint
 from penstock.pipeline.embed.protocol import DIMENSION, TableFiles, WordPieces, find_table_files
@@ -145,7 +145,7 @@ class _Table:
 @lru_cache(_MAX_CACHED_WORDS)
 def _parts(word: str) -> tuple[str, ...]:
     """The words in a written word, in lower case."""
-    return tuple([part.lower() for part in HUMP.split(word[:_MAX_WORD])])
+    return tuple([part.lower() for part in humps().split(word[:_MAX_WORD])])
 
 
 def _counted_words(text: str) -> dict[str, int]:

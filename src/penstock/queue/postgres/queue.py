@@ -11,6 +11,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
+import msgspec
 import psycopg
 from psycopg import pq, sql
 from psycopg.rows import tuple_row
@@ -88,7 +89,7 @@ class PostgresQueue(Engine[PostgresRows], SqlSchedules):
         restoring: bool = False,
     ) -> None:
         """``restoring``: open a schema even if the last restore was not finished."""
-        self._schema = postgres.QUEUE._replace(restoring=restoring)
+        self._schema = msgspec.structs.replace(postgres.QUEUE, restoring=restoring)
         self.rows_read = 0
         self._connections = PostgresConnections(
             url, size=pool_size, pooled=pooled, timeout_s=timeout_s, plans=PLANS

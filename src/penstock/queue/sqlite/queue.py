@@ -95,7 +95,7 @@ class SqliteQueue(Engine[SqliteRows], SqlSchedules):
     ) -> None:
         """``restoring``: open a file even if the last restore was not finished."""
         self.path = Path(path)
-        self._schema = sqlite.QUEUE._replace(restoring=restoring)
+        self._schema = msgspec.structs.replace(sqlite.QUEUE, restoring=restoring)
         self.rows_read = 0
         self._busy_timeout_s = busy_timeout_s
         self._connections = SqliteConnections(
