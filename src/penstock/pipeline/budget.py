@@ -23,9 +23,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Generic, TypeVar
 
+import msgspec
+
 from penstock import clock
 from penstock.errors import DocumentTooLarge, MemoryBudgetExceeded, TimeBudgetExceeded, TransientFailure
-from penstock.named_tuple import NamedTuple
 from penstock.state_directory import make_private
 
 # Memory for large files and for OCR, shared by the processes of a worker through file locks.
@@ -174,7 +175,7 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 _Result = TypeVar("_Result")
 
 
-class FileMark(NamedTuple):
+class FileMark(msgspec.Struct, frozen=True):
     """The file now being parsed by a job of a batch, as shown to the supervisor."""
 
     member: int
@@ -188,7 +189,7 @@ class FileMark(NamedTuple):
     """Fingerprint of the parser and its limits; see ``Pipeline.failure_fingerprint``."""
 
 
-class MemoryShare(NamedTuple):
+class MemoryShare(msgspec.Struct, frozen=True):
     """Share of one process in the worker's memory for files.
 
     Every file may use ``small_bytes`` in the process itself. A file that needs more may use ``large_bytes``
@@ -207,7 +208,7 @@ class MemoryShare(NamedTuple):
         return cls(small, total - processes * small, str(directory / "large-file.lock"))
 
 
-class Work(NamedTuple, Generic[_Result]):
+class Work(msgspec.Struct, Generic[_Result], frozen=True):
     """Two ways to process one file. Both get the file's memory limit in bytes."""
 
     in_process: Callable[[int | None], _Result]
@@ -480,7 +481,7 @@ class CallLimitReached(TransientFailure):
     """This machine makes as many calls as the settings allow. The call is due after ``retry_after``."""
 
 
-class CallLimits(NamedTuple):
+class CallLimits(msgspec.Struct, frozen=True):
     """Limits of one service. ``directory``: where the processes of this machine meet."""
 
     service: str

@@ -14,9 +14,10 @@ from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from urllib.parse import SplitResult, quote, urlsplit
 
+import msgspec
+
 from penstock import clock
 from penstock.errors import JobError, ServiceUnavailable
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.endpoint import BadAnswer, EndpointOptions, EndpointSilent, EndpointUse, shown_url
 
 LONGEST_WAIT_S = 3600.0
@@ -26,7 +27,7 @@ _IN_PATHS = "/%:@!$&'()*+,;=~?"
 """Characters of a URL that are sent as they are."""
 
 
-class _Answer(NamedTuple):
+class _Answer(msgspec.Struct, frozen=True):
     status: int
     body: bytes
     retry_after: timedelta | None

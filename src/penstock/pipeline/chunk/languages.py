@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from penstock.named_tuple import NamedTuple
+import msgspec
 
 # The description of a tree-sitter grammar: which node types are definitions, and which hold definitions.
 
 
-class Grammar(NamedTuple):
+class Grammar(msgspec.Struct, frozen=True):
     """A grammar's package and node types. ``leaves`` and ``containers`` have names; containers have members.
 
     ``wrappers`` stand around a definition (a decorator, an export). Definitions in ``groups`` belong to the

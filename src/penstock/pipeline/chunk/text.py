@@ -17,7 +17,6 @@ import msgspec
 
 from penstock import extensions
 from penstock.extensions import Extension, ExtensionKind
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.protocol import Shape
 from penstock.queue.payloads import LARGEST_CHUNK, SMALLEST_CHUNK, USUAL_CHUNK
 
@@ -332,7 +331,7 @@ class Headings:
         return found[1] if found else ""
 
 
-class Outline(NamedTuple):
+class Outline(msgspec.Struct, frozen=True):
     units: Units
     headings: Headings
 

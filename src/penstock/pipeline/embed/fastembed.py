@@ -14,7 +14,6 @@ import msgspec
 from penstock.errors import InvalidSetting, ModelDamaged, ModelUnavailable
 from penstock.extensions import install_remedy
 from penstock.lazy_pattern import lazy_pattern
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.draft import fingerprint
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ _WORD = lazy_pattern(r"[^\W_]")
 _SURROGATE = lazy_pattern("[\ud800-\udfff]")
 
 
-class FastembedOptions(NamedTuple):
+class FastembedOptions(msgspec.Struct, frozen=True):
     """A model: the name in fastembed, or the path of a directory, with the pooling."""
 
     model: str = "BAAI/bge-small-en-v1.5"
@@ -54,7 +53,7 @@ class _PoolingFile(msgspec.Struct):
     pooling_mode_lasttoken: bool = False
 
 
-class _Loaded(NamedTuple):
+class _Loaded(msgspec.Struct, frozen=True):
     model: Any
     dimension: int
     fingerprint: str
@@ -163,7 +162,7 @@ class FastembedEmbedder:
         )
 
 
-class ModelFolder(NamedTuple):
+class ModelFolder(msgspec.Struct, frozen=True):
     """A directory with a model: the graph, and the names of other files of the model."""
 
     directory: Path
@@ -231,7 +230,7 @@ def _cause(error: Exception) -> str:
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
-class _NamedModel(NamedTuple):
+class _NamedModel(msgspec.Struct, frozen=True):
     """A model of fastembed's list."""
 
     name: str

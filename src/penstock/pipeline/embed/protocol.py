@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import msgspec
 
 from penstock.errors import InvalidSetting
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.endpoint import TokenMeter
 
 if TYPE_CHECKING:
@@ -140,7 +139,7 @@ SHA256 = {
 _OWN = Path(__file__).parent / "table"
 
 
-class TableFiles(NamedTuple):
+class TableFiles(msgspec.Struct, frozen=True):
     """Paths of both files, and checksums of their contents."""
 
     weights: Path

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import IO, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock.errors import (
     DocumentDamaged,
@@ -26,7 +27,6 @@ from penstock.errors import (
     UnreadableDocument,
     UnsupportedType,
 )
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.charset import SNIFFED, clean
 from penstock.pipeline.extract.member_names import MemberNames
@@ -68,7 +68,7 @@ BROKEN = (
 )
 
 
-class _Entry(NamedTuple):
+class _Entry(msgspec.Struct, frozen=True):
     name: str
     size: int
     read: Callable[[], bytes]
@@ -130,7 +130,7 @@ class _Reader:
                 count += 1
                 unpacked += entry.size
                 error = entry.error or self._refusal(entry, unpacked)
-                yield entry._replace(name=names.add(entry.name), error=error)
+                yield replace(entry, name=names.add(entry.name), error=error)
         except BROKEN as error:
             if not count:
                 raise DocumentDamaged(f"the archive is damaged: {error}") from error

@@ -7,9 +7,10 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 
+import msgspec
+
 from penstock.errors import UnsupportedType
 from penstock.lazy_pattern import lazy_pattern
-from penstock.named_tuple import NamedTuple
 from penstock.strict_json import normalized
 
 # Names of character sets in files: labels of the web and of Windows, and where a text declares its own.
@@ -172,7 +173,7 @@ _WIDER = {"cp950": "big5hkscs", "cp932": "shift_jis_2004", "euc_jp": "euc_jis_20
 """Relatives with more characters, tried if a text does not fit."""
 
 
-class Decoded(NamedTuple):
+class Decoded(msgspec.Struct, frozen=True):
     text: str
     encoding: str
     guessed: bool

@@ -14,7 +14,6 @@ from penstock import extensions
 from penstock.errors import UnsupportedType
 from penstock.extensions import Extension, ExtensionKind
 from penstock.lazy_pattern import lazy_pattern
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.charset import SNIFFED, looks_binary
 from penstock.pipeline.extract.protocol import Extractor, FileType
 
@@ -24,7 +23,7 @@ from penstock.pipeline.extract.protocol import Extractor, FileType
 # directories are read, within limits; nothing is unpacked.
 
 
-class Signature(NamedTuple):
+class Signature(msgspec.Struct, frozen=True):
     """Type of a content. ``suffix``: usual suffix of the type, also of unsupported types."""
 
     what: str
@@ -186,7 +185,7 @@ def _ole_kind(data: bytes) -> Signature:
     return next((found for name, found in _IN_OLE if name in names), OLE)
 
 
-class _Entry(NamedTuple):
+class _Entry(msgspec.Struct, frozen=True):
     name: str
     left: int
     right: int

@@ -14,8 +14,9 @@ from datetime import UTC, datetime
 from email.message import EmailMessage, Message
 from typing import Any
 
+import msgspec
+
 from penstock.errors import DocumentDamaged, DocumentTooLarge, UnreadableDocument, UnsupportedType
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.charset import clean, decode, wide_encoding
 from penstock.pipeline.extract.member_names import MemberNames
 from penstock.pipeline.extract.protocol import (
@@ -58,7 +59,7 @@ class _Policy(email.policy.EmailPolicy):
         return super().header_fetch_parse(name, value if hasattr(value, "name") else value[:_PARSED_HEADER])
 
 
-class ReadMessage(NamedTuple):
+class ReadMessage(msgspec.Struct, frozen=True):
     """One message: the text with the main headers, and the attachments."""
 
     title: str

@@ -15,6 +15,8 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from penstock.catalog.graph import (
     CLASS,
     FUNCTION,
@@ -25,7 +27,6 @@ from penstock.catalog.graph import (
     Extraction,
     Relation,
 )
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.chunk.code import parser
 from penstock.pipeline.chunk.languages import MAX_PARSED
 from penstock.pipeline.graph.protocol import NOTHING, GraphChunk, GraphDocument
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 # Syntax of source code: the node types of definitions, calls, imports and base classes in each language.
 
 
-class Syntax(NamedTuple):
+class Syntax(msgspec.Struct, frozen=True):
     """Node types of a language. ``definitions`` gives their kind; ``scopes`` have a name, but define nothing.
 
     ``calls`` gives the field of the called expression, ``bases`` the children of a class that name others.
@@ -232,7 +233,7 @@ def _parts(node: Node | None) -> list[str]:
 # Imports of source code as dotted names of modules, resolved against the module they stand in.
 
 
-class Import(NamedTuple):
+class Import(msgspec.Struct, frozen=True):
     """An import. ``alias``: the name in this file; ``target``: the full name of the imported object."""
 
     module: str
@@ -355,7 +356,7 @@ _MAX_DEPTH = 1_000
 """Nesting that is looked into. Deeper code is generated, or made to hurt: a search costs too much there."""
 
 
-class NamedDefinition(NamedTuple):
+class NamedDefinition(msgspec.Struct, frozen=True):
     """``name`` is qualified within the file: ``Queue.claim``. ``start`` counts bytes."""
 
     name: str
@@ -364,7 +365,7 @@ class NamedDefinition(NamedTuple):
     start: int
 
 
-class Use(NamedTuple):
+class Use(msgspec.Struct, frozen=True):
     """A name used in ``scope``, a definition of the file: the callee of a call, or the base of a class."""
 
     scope: str
@@ -372,7 +373,7 @@ class Use(NamedTuple):
     start: int
 
 
-class Symbols(NamedTuple):
+class Symbols(msgspec.Struct, frozen=True):
     definitions: list[NamedDefinition]
     calls: list[Use]
     bases: list[Use]
@@ -381,7 +382,7 @@ class Symbols(NamedTuple):
     """Attributes set on objects of a class: class and name. They hide methods of base classes."""
 
 
-class _Scope(NamedTuple):
+class _Scope(msgspec.Struct, frozen=True):
     """A definition around the nodes up to ``end``, a number of bytes."""
 
     name: str

@@ -8,8 +8,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from urllib.parse import unquote
 
+import msgspec
+from msgspec.structs import replace
+
 from penstock.catalog.graph import DOCUMENT, SECTION, Entity, Extraction, Relation
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.chunk import text
 from penstock.pipeline.graph.protocol import GraphChunk, GraphDocument, GraphExtractor
 
@@ -190,7 +192,7 @@ _INITIAL = re.compile(r"[^\W\d_]$")
 _MORE = re.compile(r"\s*+\S")
 
 
-class Token(NamedTuple):
+class Token(msgspec.Struct, frozen=True):
     start: int
     end: int
     text: str
@@ -266,7 +268,7 @@ _NUMBER = re.compile(r"\$?\d[\d.,:]*$")
 _MONTHS = MONTHS | {"may"}
 
 
-class Span(NamedTuple):
+class Span(msgspec.Struct, frozen=True):
     """A name in a sentence: the positions of the tokens and the kind.
 
     ``kind`` is sure, since it is part of the identity of an entity. ``likely`` is a guess for weights.
@@ -514,7 +516,7 @@ class ProseExtractor:
         return [extract_text(document.chunks[at].text) for at in wanted]
 
 
-class _Placed(NamedTuple):
+class _Placed(msgspec.Struct, frozen=True):
     """An entity in a sentence. ``likely``: the kind, or a guess."""
 
     at: int
@@ -527,12 +529,18 @@ def extract_text(text: str) -> Extraction:
     split = sentences(text)
     is_common = _common_words(split)
     terms = _terms(split)
-    placed = [sorted([*_names_in(text, tokens, is_common), *_terms_in(tokens, terms)]) for tokens in split]
+    placed = [
+        sorted(
+            [*_names_in(text, tokens, is_common), *_terms_in(tokens, terms)],
+            key=lambda one: (one.at, one.entity.name),
+        )
+        for tokens in split
+    ]
     kinds = _one_kind_each(placed)
     entities: Counter[Entity] = Counter()
     weights: dict[tuple[Entity, Entity], float] = defaultdict(float)
     for found in placed:
-        same = [one._replace(entity=kinds[one.entity.name.casefold()]) for one in found]
+        same = [replace(one, entity=kinds[one.entity.name.casefold()]) for one in found]
         entities.update(one.entity for one in same)
         _relate(same, weights)
     relations = [

@@ -10,9 +10,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.endpoint import EndpointOptions
 from penstock.pipeline.extract.charset import clean
 from penstock.pipeline.ocr import protocol, tesseract
@@ -59,7 +59,7 @@ READS = ("/proc/cpuinfo", "/sys/devices/system/cpu")
 """Places outside the packages where the library looks for the abilities of the processor."""
 
 
-class _Box(NamedTuple):
+class _Box(msgspec.Struct, frozen=True):
     """Text at a place of the picture."""
 
     text: str
@@ -240,7 +240,7 @@ def skew_angle(pixels: Pixels) -> float:
     return beside.degrees if beside.sharpness > found.sharpness else found.degrees
 
 
-class _Angle(NamedTuple):
+class _Angle(msgspec.Struct, frozen=True):
     degrees: float
     sharpness: float
 
@@ -308,7 +308,7 @@ _READABLE = 70
 """Confidence of a word that shows that a picture has text."""
 
 
-class _Reading(NamedTuple):
+class _Reading(msgspec.Struct, frozen=True):
     words: tesseract.Words
     rotation: int
     skew: float

@@ -6,10 +6,10 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock.errors import ComponentMissing, UnreadableDocument
 from penstock.lazy_pattern import lazy_pattern
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.draft import fingerprint
 from penstock.pipeline.endpoint import EndpointOptions
 from penstock.pipeline.extract.protocol import ExtractedText, OcrReason, Page
@@ -31,7 +31,7 @@ NOTHING_FOUND = "no text was recognized in the picture of this page"
 _WORD = lazy_pattern(r"\w+")
 
 
-class OcrSetup(NamedTuple):
+class OcrSetup(msgspec.Struct, frozen=True):
     """Choice of the reader of pictures: engines on this machine, or an endpoint."""
 
     options: OcrOptions = OcrOptions()
@@ -107,7 +107,7 @@ def _share_of_words(text: str, other: str) -> float:
 # Memory for the recognition of one page: engines within the memory of the worker.
 
 
-class PageMemory(NamedTuple):
+class PageMemory(msgspec.Struct, frozen=True):
     """OCR setup of one page, and the memory for recognition."""
 
     setup: OcrSetup
@@ -135,7 +135,7 @@ def page_memory(setup: OcrSetup, most_bytes: int | None, file_bytes: int) -> Pag
         f"leaves {most_bytes >> 20:,} MiB"
     )
     first = engines.FIRST_ENGINE_BYTES + file_bytes
-    return PageMemory(setup._replace(options=alone), first, left_out)
+    return PageMemory(replace(setup, options=alone), first, left_out)
 
 
 def with_warning_if_poor(extracted: ExtractedText, min_confidence: float, warning: str) -> ExtractedText:

@@ -15,7 +15,6 @@ from typing import Protocol
 import msgspec
 
 from penstock.errors import ComponentMissing
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.protocol import PageImage, Recognition
 
 
@@ -85,7 +84,7 @@ _SEPARATORS = ("+", "~")
 """Characters by which Tesseract separates languages, wherever they stand."""
 
 
-class LoadedModels(NamedTuple):
+class LoadedModels(msgspec.Struct, frozen=True):
     """Arguments of Tesseract that load certain models: a folder, and the languages relative to it."""
 
     folder: str

@@ -7,8 +7,9 @@ from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from penstock.errors import ComponentMissing, DocumentDamaged
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.charset import clean
 from penstock.pipeline.ocr.protocol import ORIENTATION, find_models
 
@@ -34,7 +35,7 @@ def version() -> str | None:
     return importlib.metadata.version("tesserocr") if find_spec("tesserocr") is not None else None
 
 
-class Words(NamedTuple):
+class Words(msgspec.Struct, frozen=True):
     """Text of a picture, and the confidence of each word from 0 to 100."""
 
     text: str

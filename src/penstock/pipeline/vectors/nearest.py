@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.catalog.values import SourceMark, VectorBatch
-from penstock.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from usearch.index import Index
@@ -117,7 +116,7 @@ _END = struct.Struct("<II8s")
 _MAGIC = b"pstkvec1"
 
 
-class Stamp(NamedTuple):
+class Stamp(msgspec.Struct, frozen=True):
     """Identity of a file. A rewritten file has another stamp."""
 
     inode: int
@@ -125,7 +124,7 @@ class Stamp(NamedTuple):
     size: int
 
 
-class FooterFile(NamedTuple, Generic[Meta]):
+class FooterFile(msgspec.Struct, Generic[Meta], frozen=True):
     """A mapped file and the footer. ``length``: bytes before the footer."""
 
     meta: Meta
@@ -209,7 +208,7 @@ class Label(msgspec.Struct, frozen=True, kw_only=True):
     version: int = VERSION
 
 
-class Origin(NamedTuple):
+class Origin(msgspec.Struct, frozen=True):
     """Parts of a label known before the rows are written."""
 
     owner: FileOwner

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock.lazy_pattern import lazy_pattern
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.walk.no_links import open_folder
 from penstock.pipeline.walk.repository import find_repository
@@ -351,7 +351,7 @@ _MAX_CACHED = 1_000
 """Folders with a cached result."""
 
 
-class Pattern(NamedTuple):
+class Pattern(msgspec.Struct, frozen=True):
     """One pattern. With ``anywhere``, names in any folder match, not only paths from the list's folder."""
 
     written: str
@@ -361,7 +361,7 @@ class Pattern(NamedTuple):
     glob: PathGlob
 
 
-class _Last(NamedTuple):
+class _Last(msgspec.Struct, frozen=True):
     """Index of the last equal pattern, and of the last one for files as well."""
 
     of_any: int = _NONE
@@ -501,7 +501,7 @@ def _with_folders_of_contents(patterns: list[Pattern]) -> list[Pattern]:
         negated_later = negated_later or pattern.negated
         glob = pattern.glob
         if not (negated_later or pattern.folders_only) and len(glob) > 1 and glob[-1] is None:
-            expanded.append(pattern._replace(folders_only=True, glob=glob[:-1]))
+            expanded.append(replace(pattern, folders_only=True, glob=glob[:-1]))
     return expanded[::-1]
 
 
@@ -522,12 +522,12 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 log = logging.getLogger("penstock.walk")
 
 
-class Ignored(NamedTuple):
+class Ignored(msgspec.Struct, frozen=True):
     rule: Rule
     pattern: str
 
 
-class Patterns(NamedTuple):
+class Patterns(msgspec.Struct, frozen=True):
     """One ignore file: the patterns, and their directory, ending in ``/`` except for the top."""
 
     patterns: PatternList
@@ -548,7 +548,7 @@ class Patterns(NamedTuple):
 _FILE_NAMES = {rule: name for name, rule in FILES}
 
 
-class Ignores(NamedTuple):
+class Ignores(msgspec.Struct, frozen=True):
     """The ignore files for one directory, the nearest first."""
 
     files: tuple[Patterns, ...] = ()
@@ -641,7 +641,7 @@ _SECRET_SUFFIXES = (".pem", ".key", ".kdbx")
 _SECRET_PREFIX = ".env."
 
 
-class Directory(NamedTuple):
+class Directory(msgspec.Struct, frozen=True):
     """One open directory of a walk. ``names``: entries still to visit, last first."""
 
     path: str

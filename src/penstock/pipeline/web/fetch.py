@@ -17,6 +17,8 @@ from datetime import timedelta
 from typing import TypeAlias, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
+import msgspec
+
 from penstock import clock
 from penstock.errors import (
     AddressRefused,
@@ -27,7 +29,6 @@ from penstock.errors import (
     PageUnavailable,
     PenstockError,
 )
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.endpoint_client import wait_asked_for
 from penstock.pipeline.web import urls
 from penstock.pipeline.web.urls import FetchedPage, FetchLimits, Validators
@@ -158,7 +159,7 @@ class Fetcher:
             url = target
 
 
-class PostAnswer(NamedTuple):
+class PostAnswer(msgspec.Struct, frozen=True):
     """The answer to sent data."""
 
     status: int

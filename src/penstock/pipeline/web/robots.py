@@ -6,7 +6,8 @@ import re
 import zlib
 from urllib.parse import urlsplit
 
-from penstock.named_tuple import NamedTuple
+import msgspec
+
 from penstock.pipeline.web import urls
 
 AGENT = "penstock"
@@ -16,7 +17,7 @@ MAX_RULES = 2_000
 LONGEST_DELAY_S = 30.0
 
 
-class _Rule(NamedTuple):
+class _Rule(msgspec.Struct, frozen=True):
     length: int
     allows: bool
     parts: tuple[str, ...]
@@ -119,7 +120,7 @@ _GENERATED = re.compile(
 """Pages of a Sphinx documentation that list others, or show sources."""
 
 
-class Sitemap(NamedTuple):
+class Sitemap(msgspec.Struct, frozen=True):
     """Pages of a site, and other sitemaps."""
 
     pages: list[str]
@@ -163,7 +164,7 @@ def read_inventory(url: str, data: bytes) -> dict[str, str] | None:
     return found
 
 
-class _Entry(NamedTuple):
+class _Entry(msgspec.Struct, frozen=True):
     page: str
     title: str
 

@@ -11,7 +11,6 @@ import msgspec
 
 from penstock.errors import DocumentDamaged, InvalidUrl
 from penstock.lazy_pattern import lazy_pattern
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract import html
 from penstock.pipeline.extract.charset import clean, decode, markup_label
 from penstock.pipeline.extract.html import check_cost
@@ -175,7 +174,7 @@ class PageLinks(msgspec.Struct, frozen=True, kw_only=True):
     nofollow: bool = False
 
 
-class Validators(NamedTuple):
+class Validators(msgspec.Struct, frozen=True):
     """Validators of a page (ETag, Last-Modified) for conditional requests."""
 
     etag: str = ""

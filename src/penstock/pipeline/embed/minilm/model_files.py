@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from penstock.errors import InvalidSetting, ModelDamaged, ModelUnavailable
-from penstock.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,7 +33,7 @@ MICROSOFT = "com.microsoft"
 """Domain of operators that only onnxruntime has."""
 
 
-class GraphValue(NamedTuple):
+class GraphValue(msgspec.Struct, frozen=True):
     """An input or output: name, type of its numbers, and dimensions. A dimension may be a name."""
 
     name: str
@@ -154,7 +153,7 @@ _TABLE_RANGE = 127
 """Largest number of the table of words, which is not multiplied."""
 
 
-class EncoderShape(NamedTuple):
+class EncoderShape(msgspec.Struct, frozen=True):
     """Size of an encoder."""
 
     layers: int = 6

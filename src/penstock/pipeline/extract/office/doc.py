@@ -7,8 +7,9 @@ import re
 import struct
 from collections.abc import Iterator
 
+import msgspec
+
 from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.office import package
 from penstock.pipeline.extract.office.markdown_page import END_OF_TABLE, Block, MarkdownPage
 from penstock.pipeline.extract.office.package import no_text, refuse_encrypted_package
@@ -26,7 +27,7 @@ _OPERAND_BYTES = (1, 1, 2, 4, 2, 2, 0, 3)
 """Bytes of an operand by the upper three bits of its code; 0: its first byte tells."""
 
 
-class ParagraphFormat(NamedTuple):
+class ParagraphFormat(msgspec.Struct, frozen=True):
     style: int = 0
     """1 to 9 are the headings of these levels."""
     in_table: bool = False
@@ -166,7 +167,7 @@ class DocExtractor:
         )
 
 
-class _Piece(NamedTuple):
+class _Piece(msgspec.Struct, frozen=True):
     start: int
     """Number of its first character."""
     offset: int
@@ -175,7 +176,7 @@ class _Piece(NamedTuple):
     """Bytes of a character."""
 
 
-class _Document(NamedTuple):
+class _Document(msgspec.Struct, frozen=True):
     text: bytes
     """All stories after each other, in UTF-16."""
     lengths: list[int]

@@ -6,7 +6,9 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from penstock.named_tuple import NamedTuple
+import msgspec
+from msgspec.structs import replace
+
 from penstock.pipeline.extract.office import package
 from penstock.pipeline.extract.office.markdown_page import (
     MAX_COLUMNS,
@@ -39,7 +41,7 @@ _BODY = 9
 """Outline level of text that is not a heading."""
 
 
-class Style(NamedTuple):
+class Style(msgspec.Struct, frozen=True):
     """Format of a paragraph style. None: the base style decides."""
 
     level: int | None = None
@@ -103,7 +105,7 @@ class Styles:
     def text(self, data: str) -> None: ...
 
     def _change(self, **facts: object) -> None:
-        self._own[self._id] = self._own[self._id]._replace(**facts)  # type: ignore[arg-type]
+        self._own[self._id] = replace(self._own[self._id], **facts)
 
     def get(self, style_id: str) -> Style:
         """Format by a style and the base styles. Each is looked up once, however long the chain."""
@@ -148,7 +150,7 @@ def small_number(value: str) -> int | None:
     return int(value) if re.fullmatch(r"[0-9]{1,4}", value) else None
 
 
-class _Level(NamedTuple):
+class _Level(msgspec.Struct, frozen=True):
     bullet: bool = False
     hidden: bool = False
     start: int = 1
@@ -188,7 +190,7 @@ class Numbering:
         base = self._levels.get(self._abstract.get(self._owner, ""), {})
         levels = self._levels[self._owner]
         known = levels.get(self._level) or base.get(self._level) or _Level()
-        levels[self._level] = known._replace(**facts)  # type: ignore[arg-type]
+        levels[self._level] = replace(known, **facts)
 
     def marker(self, number_id: str, level: int) -> str:
         """Marker of the next item of a list; empty for a list without markers."""
@@ -517,7 +519,7 @@ class _Reader:
             key = tuple(block.text for block in found)
             if key not in seen:
                 seen.add(key)
-                yield from (block._replace(position=position, level=0) for block in found)
+                yield from (replace(block, position=position, level=0) for block in found)
 
     def _drawings(self, position: int) -> Iterator[Block]:
         for part in (*self._parts("diagramData"), *self._parts("chart")):

@@ -7,13 +7,14 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+import msgspec
+
 from penstock.errors import (
     DocumentDamaged,
     DocumentEncrypted,
     DocumentTooLarge,
     UnreadableDocument,
 )
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.charset import clean
 from penstock.pipeline.extract.protocol import ExtractLimits, Page
 from penstock.pipeline.extract.text import check_length, failure_warnings, fence_around, wanted_pages
@@ -25,7 +26,7 @@ _MAX_INDENT = 20
 _MARKUP = re.compile(r"(?:#{1,6}(?=\s|$)|`{3}|~{3}|(?:=+|-{2,})\s*$)")
 
 
-class Block(NamedTuple):
+class Block(msgspec.Struct, frozen=True):
     """A paragraph, heading, item, line of code or table row, as found in the source."""
 
     text: str

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from penstock.errors import DocumentDamaged, DocumentEncrypted
 from penstock.pipeline.extract.office.docx import small_number
 from penstock.pipeline.extract.office.markdown_page import (
@@ -295,7 +297,7 @@ class OdfStory:
             return
         following, self._following = self._following, []
         for block in following:
-            self._sink(block._replace(position=max(1, self.paragraphs)))
+            self._sink(replace(block, position=max(1, self.paragraphs)))
 
 
 # Sheets of OpenDocument spreadsheets. Repeated cells are written out only up to a limit.
@@ -411,7 +413,7 @@ class OdfSheets(OdfStory):
         if self._name:
             self._pages[-1].add(Block(self._name, position, level=1))
             self._name = ""
-        self._pages[-1].add(block if block.cells else block._replace(position=position))
+        self._pages[-1].add(block if block.cells else replace(block, position=position))
 
 
 def _count(attributes: Attributes, name: str) -> int:
@@ -466,11 +468,11 @@ def _text(archive: Archive, limits: ExtractLimits) -> _Read:
     page = MarkdownPage(limits)
     margins = _Margins(styles)
     archive.parse_if_present("styles.xml", margins)
-    page.add_all(block._replace(position=1, level=0) for block in margins.headers)
+    page.add_all(replace(block, position=1, level=0) for block in margins.headers)
     story = OdfStory(styles, page.add)
     archive.parse("content.xml", story)
     last = max(1, story.paragraphs)
-    page.add_all(block._replace(position=last, level=0) for block in margins.footers)
+    page.add_all(replace(block, position=last, level=0) for block in margins.footers)
     return [page.page(positions=True)], story.title or story.first_heading, ()
 
 
@@ -576,7 +578,7 @@ class _Slides(OdfStory):
             return
         titles, blocks = self.found[-1]
         if self._in_notes:
-            blocks.append(block._replace(quoted=True, marker="", level=0))
+            blocks.append(replace(block, quoted=True, marker="", level=0))
         elif self._kind == "title" and block.cells is None:
             titles.append(block.text)
         else:

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 from xml.parsers import expat
 
+import msgspec
+
 from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge, NoText, UnreadableDocument
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.protocol import ExtractLimits, Properties
 from penstock.pipeline.extract.text import one_line, stated_date, stated_title
 from penstock.vocabulary import how_many
@@ -252,7 +253,7 @@ _ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
 AS_PDF = "Save the document as a PDF and index that: its pages are then read by OCR."
 
 
-class PartRelation(NamedTuple):
+class PartRelation(msgspec.Struct, frozen=True):
     kind: str
     """Last part of the type: styles, image, slide."""
     part: str

@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from msgspec.structs import replace
+
 from penstock.errors import DocumentDamaged
 from penstock.pipeline.extract.office.docx import heading_by_name
 from penstock.pipeline.extract.office.markdown_page import END_OF_TABLE, Block, MarkdownPage
@@ -385,7 +387,7 @@ class RtfReader:
     def _follow(self) -> None:
         after, self._after = self._after, []
         for block in after:
-            self._sink(block._replace(position=self._paragraphs))
+            self._sink(replace(block, position=self._paragraphs))
 
     def _end_group(self) -> None:
         self._flush()

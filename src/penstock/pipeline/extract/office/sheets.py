@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge, UnreadableDocument
 from penstock.pipeline.extract.office import package
 from penstock.pipeline.extract.office.markdown_page import (
@@ -113,7 +115,7 @@ def _page(
     if others and not last:
         last = 1
         page.add(Block(name, level=1))
-    page.add_all(block._replace(position=last) for block in others)
+    page.add_all(replace(block, position=last) for block in others)
     return page.page(number, positions=True)
 
 

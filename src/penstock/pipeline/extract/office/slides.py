@@ -5,8 +5,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
+import msgspec
+from msgspec.structs import replace
+
 from penstock.errors import DocumentDamaged, DocumentEncrypted
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.office import package
 from penstock.pipeline.extract.office import package as drawn_texts
 from penstock.pipeline.extract.office.markdown_page import (
@@ -83,7 +85,7 @@ def _page(package: Package, part: str | None, number: int, limits: ExtractLimits
         if relation.kind == "notesSlide":
             notes = SlideShapes(_NOT_NOTES)
             package.archive.parse(relation.part, notes)
-            page.add_all(block._replace(quoted=True, marker="") for block in notes.blocks)
+            page.add_all(replace(block, quoted=True, marker="") for block in notes.blocks)
         elif relation.kind == "comments":
             page.add_all(
                 Block(text, quoted=True) for text in drawn_texts.texts(package.archive, relation.part)
@@ -247,7 +249,7 @@ class PptExtractor:
         )
 
 
-class _Record(NamedTuple):
+class _Record(msgspec.Struct, frozen=True):
     kind: int
     instance: int
     start: int
@@ -255,12 +257,12 @@ class _Record(NamedTuple):
     is_container: bool
 
 
-class _Text(NamedTuple):
+class _Text(msgspec.Struct, frozen=True):
     kind: int
     text: str
 
 
-class _Slide(NamedTuple):
+class _Slide(msgspec.Struct, frozen=True):
     reference: int
     identifier: int
     outline: list[_Text]
@@ -356,13 +358,13 @@ class _Presentation:
             raise DocumentDamaged("the slide is missing in the file")
         texts = slide.outline + list(self._texts(record))
         page = MarkdownPage(limits)
-        titles = [text for kind, text in texts if kind in _TITLE_PLACES]
+        titles = [each.text for each in texts if each.kind in _TITLE_PLACES]
         page.add(Block(" ".join(titles).replace("\r", " "), level=1))
-        for kind, text in texts:
-            if kind not in _TITLE_PLACES:
-                page.add_all(_blocks(text, "-" if kind in _BODIES else ""))
+        for each in texts:
+            if each.kind not in _TITLE_PLACES:
+                page.add_all(_blocks(each.text, "-" if each.kind in _BODIES else ""))
         for text in self._notes_of(record):
-            page.add_all(block._replace(quoted=True) for block in _blocks(text, ""))
+            page.add_all(replace(block, quoted=True) for block in _blocks(text, ""))
         return page.page(number)
 
     def _texts(self, container: _Record) -> Iterator[_Text]:
@@ -380,7 +382,7 @@ class _Presentation:
                 note = self._notes.get(identifier)
                 place = self._places.get(note.reference, -1) if note is not None else -1
                 container = self._record(place)
-                return [text for _, text in self._texts(container)] if container else []
+                return [each.text for each in self._texts(container)] if container else []
         return []
 
 

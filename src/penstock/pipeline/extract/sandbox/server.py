@@ -26,7 +26,6 @@ from typing import IO, Any
 import msgspec
 
 from penstock.errors import DocumentTooLarge, UnreadableDocument
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline import budget
 from penstock.pipeline.draft import build_draft
 from penstock.pipeline.extract.factory import LIBRARIES, extractor
@@ -93,7 +92,7 @@ _COMMON_ALLOWED = (436, 437, 439, 441, 449)
 """close_range, openat2, faccessat2, epoll_pwait2, futex_waitv."""
 
 
-class _Calls(NamedTuple):
+class _Calls(msgspec.Struct, frozen=True):
     """Numbers of system calls on one architecture."""
 
     architecture: int
@@ -154,7 +153,7 @@ _CALLS = {
 }
 
 
-class Confinement(NamedTuple):
+class Confinement(msgspec.Struct, frozen=True):
     """Means of the kernel against a parser under foreign control."""
 
     landlock: int = 0
