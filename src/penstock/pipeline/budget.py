@@ -35,7 +35,7 @@ from penstock.state_directory import make_private
 # to be recognized takes as many as it needs. The system releases the locks of a process that dies.
 
 
-PIECE_BYTES = 32 << 20
+_PIECE_BYTES = 32 << 20
 WAIT_S = 3.0
 """Longest wait for pieces. A file or page that does not get them is released, so others can be read."""
 POLL_S = 0.02
@@ -45,7 +45,7 @@ class MemoryInUse(Exception):
     """Raised while other processes of this worker use the memory; a later attempt may succeed."""
 
 
-class MemoryPool:
+class _MemoryPool:
     """The pieces held by one process.
 
     A process that waits for pieces holds a further lock, the turn, and no other takes pieces meanwhile. So
@@ -54,7 +54,7 @@ class MemoryPool:
 
     def __init__(self, path: str, total_bytes: int) -> None:
         self._path = path
-        self.pieces = max(total_bytes // PIECE_BYTES, 1)
+        self.pieces = max(total_bytes // _PIECE_BYTES, 1)
         self._turn = self._pages = -1
         self._locks: list[int] = []
         self._held: list[int] = []
@@ -223,7 +223,7 @@ class FileLimiter:
 
     def __init__(self, share: MemoryShare | None = None) -> None:
         self._share = share
-        self._pool = MemoryPool(share.lock_path, share.large_bytes) if share is not None else None
+        self._pool = _MemoryPool(share.lock_path, share.large_bytes) if share is not None else None
         self._own: OwnMemory | None = None
         self._large_document: int | None = None
         """Hash of the latest document whose pages needed the large share."""
@@ -298,7 +298,7 @@ class FileLimiter:
             return work(memory_bytes)
         memory_bytes = min(memory_bytes, self._share.small_bytes + self._share.large_bytes)
         more = memory_bytes - self._share.small_bytes
-        self._pool.take(max(-(-more // PIECE_BYTES), 1), free)
+        self._pool.take(max(-(-more // _PIECE_BYTES), 1), free)
         try:
             return work(memory_bytes)
         finally:

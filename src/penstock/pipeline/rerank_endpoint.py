@@ -15,8 +15,8 @@ from penstock.errors import PermanentFailure, ServiceUnavailable
 from penstock.pipeline.endpoint import BadAnswer, EndpointOptions, EndpointSilent, EndpointUse, ServiceGuard
 from penstock.pipeline.endpoint_client import Endpoint
 
-SERVICE = "re-ranking endpoint"
-MAX_CHARS = 8_000
+_SERVICE = "re-ranking endpoint"
+_MAX_CHARS = 8_000
 """Characters sent of each text: models read a few thousand at most."""
 MAX_ANSWER_BYTES = 16 << 20
 
@@ -36,7 +36,7 @@ class RerankEndpoint:
     def __init__(self, options: EndpointOptions, guard: ServiceGuard) -> None:
         self._model = options.model
         self._guard = guard
-        use = EndpointUse(SERVICE, "rerank_endpoint", "/rerank", MAX_ANSWER_BYTES, _refusal)
+        use = EndpointUse(_SERVICE, "rerank_endpoint", "/rerank", MAX_ANSWER_BYTES, _refusal)
         self._endpoint = Endpoint(options, use)
 
     def scores(self, query: str, texts: Sequence[str]) -> list[float]:
@@ -45,11 +45,11 @@ class RerankEndpoint:
         Raises a JobError if the endpoint is down, refuses, or its answer does not score each text once. After
         failures it is not called for a while.
         """
-        documents = [text[:MAX_CHARS] for text in texts]
-        asked = {"model": self._model, "query": query[:MAX_CHARS], "documents": documents}
+        documents = [text[:_MAX_CHARS] for text in texts]
+        asked = {"model": self._model, "query": query[:_MAX_CHARS], "documents": documents}
         body = msgspec.json.encode(asked | {"top_n": len(documents), "return_documents": False})
         try:
-            with self._guard.calling(SERVICE):
+            with self._guard.calling(_SERVICE):
                 return self._read(self._post(body), len(documents))
         except ServiceUnavailable as error:
             self._guard.delay(error)
@@ -60,16 +60,16 @@ class RerankEndpoint:
             return self._endpoint.post(body)
         except EndpointSilent as error:
             # As long as it is silent, each search would wait for it.
-            raise ServiceUnavailable(SERVICE, error.message, remedy=error.remedy) from None
+            raise ServiceUnavailable(_SERVICE, error.message, remedy=error.remedy) from None
 
     def _read(self, body: bytes, count: int) -> list[float]:
         try:
             results = msgspec.json.decode(body, type=_Answer).results
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise BadAnswer(f"the answer of the {SERVICE} is malformed: {error}") from None
+            raise BadAnswer(f"the answer of the {_SERVICE} is malformed: {error}") from None
         scores = {each.index: each.relevance_score for each in results}
         if sorted(scores) != list(range(count)) or not all(map(math.isfinite, scores.values())):
-            raise BadAnswer(f"the answer of the {SERVICE} does not score each of {count} texts")
+            raise BadAnswer(f"the answer of the {_SERVICE} does not score each of {count} texts")
         return [scores[at] for at in range(count)]
 
 

@@ -77,7 +77,7 @@ class Chunker(Protocol):
 _WIDTH = 64
 """Number of keys, or minima, under one minimum of the level above."""
 
-Keys: TypeAlias = "array[int]"
+_Keys: TypeAlias = "array[int]"
 
 
 class Minima:
@@ -86,7 +86,7 @@ class Minima:
     Without them, cutting a text with steadily rising keys takes quadratic time.
     """
 
-    def __init__(self, keys: Keys) -> None:
+    def __init__(self, keys: _Keys) -> None:
         self._levels = [keys]
         while len(keys) > 2 * _WIDTH:
             keys = array("Q", (min(keys[at : at + _WIDTH]) for at in range(0, len(keys), _WIDTH)))
@@ -128,12 +128,12 @@ class Minima:
         return found
 
 
-def _first(keys: Keys, key: int, low: int, high: int) -> int | None:
+def _first(keys: _Keys, key: int, low: int, high: int) -> int | None:
     some = keys[low:high]
     return low + some.index(key) if key in some else None
 
 
-def _last(keys: Keys, key: int, low: int, high: int) -> int | None:
+def _last(keys: _Keys, key: int, low: int, high: int) -> int | None:
     some = keys[low:high][::-1]
     return high - 1 - some.index(key) if key in some else None
 
@@ -158,13 +158,13 @@ HASHED = 64
 
 HEADING = 0
 """Ranks: a smaller rank is a better place to cut. A heading of level n has rank n - 1."""
-PARAGRAPH = 8
+_PARAGRAPH = 8
 LINE = 10
 SENTENCE = 11
-WORD = 12
+_WORD = 12
 AFTER_HEADING = 13
 """A poor place: a heading should not end a chunk."""
-ANYWHERE = 14
+_ANYWHERE = 14
 
 
 _SCANNED = 256
@@ -216,7 +216,7 @@ def cuts(text: str, units: Units, size: int) -> list[int]:
     return [starts[index] for index in _split_long(starts, keys, chosen, size)]
 
 
-def _lowest_within_reach(starts: Starts, keys: Keys, reach: int) -> list[int]:
+def _lowest_within_reach(starts: Starts, keys: _Keys, reach: int) -> list[int]:
     """Indexes of units with no smaller key within ``reach``. Of equal keys, the first counts as smaller.
 
     Both ends of the text count as smaller than every key, so that no sliver is cut off there.
@@ -237,7 +237,7 @@ def _lowest_within_reach(starts: Starts, keys: Keys, reach: int) -> list[int]:
     return chosen
 
 
-def _lowest_to_the_right(starts: Starts, keys: Keys, reach: int) -> bytearray:
+def _lowest_to_the_right(starts: Starts, keys: _Keys, reach: int) -> bytearray:
     """1 for each unit without a smaller key in the next ``reach`` characters."""
     free = bytearray(len(keys))
     waiting: deque[int] = deque()
@@ -253,7 +253,7 @@ def _lowest_to_the_right(starts: Starts, keys: Keys, reach: int) -> bytearray:
     return free
 
 
-def _split_long(starts: Starts, keys: Keys, chosen: list[int], size: int) -> list[int]:
+def _split_long(starts: Starts, keys: _Keys, chosen: list[int], size: int) -> list[int]:
     """Add cuts to the chosen ones until every chunk is within ``size``."""
     margin = int(size * REACH / 2)
     found = []
@@ -272,7 +272,7 @@ def _split_long(starts: Starts, keys: Keys, chosen: list[int], size: int) -> lis
 class _SplitPoint:
     """Finds where to split a stretch: the smallest key not too near an end; of equal keys, the middle one."""
 
-    def __init__(self, starts: Starts, keys: Keys, margin: int) -> None:
+    def __init__(self, starts: Starts, keys: _Keys, margin: int) -> None:
         self._starts = starts
         self._keys = keys
         self._margin = margin
@@ -308,14 +308,14 @@ class _SplitPoint:
 # Units of prose: headings, paragraphs, fenced code and tables, each whole if short enough for a chunk.
 
 
-HeadingFinder: TypeAlias = Callable[[str, str | None], tuple[int, str, int] | None]
+_HeadingFinder: TypeAlias = Callable[[str, str | None], tuple[int, str, int] | None]
 """From a line and the next line to a heading: level, text, and number of lines."""
 
 
-class Headings:
+class _Headings:
     """The headings of a text: start and level (from 1) of each. Titles are read on demand."""
 
-    def __init__(self, text: str, finder: HeadingFinder | None) -> None:
+    def __init__(self, text: str, finder: _HeadingFinder | None) -> None:
         self._text = text
         self._finder = finder
         self.starts = array("I")
@@ -333,7 +333,7 @@ class Headings:
 
 class Outline(msgspec.Struct, frozen=True):
     units: Units
-    headings: Headings
+    headings: _Headings
 
 
 _FENCE = re.compile(r"[ \t]*(?:>[ \t]*)*(?:[-*+][ \t]+|\d+[.)][ \t]+)?(`{3,}+|~{3,}+)[^`]*$")
@@ -344,26 +344,26 @@ _SENTENCE = re.compile(r"""[.!?…。！？]["'”’)\]]*\s+|[。！？]""")
 _SPLITTERS = (
     (re.compile(r"\n+"), LINE),
     (_SENTENCE, SENTENCE),
-    (re.compile(r"\s(?=[b-d])"), WORD),
-    (re.compile(r"\s+"), WORD),
+    (re.compile(r"\s(?=[b-d])"), _WORD),
+    (re.compile(r"\s+"), _WORD),
 )
 
 
-def outline(text: str, size: int, finder: HeadingFinder | None) -> Outline:
+def _outline(text: str, size: int, finder: _HeadingFinder | None) -> Outline:
     """The units of prose or marked-up text. Without a finder there are no headings and no fences."""
     units = Units()
-    headings = Headings(text, finder)
+    headings = _Headings(text, finder)
     for start, rank in _blocks(text, finder):
-        if rank < PARAGRAPH:
+        if rank < _PARAGRAPH:
             headings.add(start, rank - HEADING + 1)
         units.add(start, rank)
     return Outline(split_long_units(text, units, size), headings)
 
 
-def rows(text: str, size: int, finder: HeadingFinder | None = None) -> Outline:
+def _rows(text: str, size: int, finder: _HeadingFinder | None = None) -> Outline:
     """One unit per line. With a finder, the first line is the heading of the others."""
     units = Units()
-    headings = Headings(text, finder)
+    headings = _Headings(text, finder)
     for start, line in _lines(text):
         if line and not line.isspace():
             units.add(start, LINE)
@@ -406,7 +406,7 @@ def _refine(found: Units, text: str, unit: range, rank: int, size: int, next_spl
     # There is no meaningful place to cut: a base64 blob, a line of digits.
     found.add(unit.start, rank)
     for start in range(unit.start + size, unit.stop, size):
-        found.add(start, ANYWHERE)
+        found.add(start, _ANYWHERE)
 
 
 def _match_ends(pattern: re.Pattern[str], text: str, unit: range) -> array[int]:
@@ -430,11 +430,11 @@ def _line_at(text: str, start: int) -> str:
     return text[start:] if end < 0 else text[start:end]
 
 
-def _blocks(text: str, finder: HeadingFinder | None) -> Iterator[tuple[int, int]]:
+def _blocks(text: str, finder: _HeadingFinder | None) -> Iterator[tuple[int, int]]:
     """Start and rank of each block. The rank of a heading encodes the level."""
     fence_ends: _FenceEnds | None = None
     in_block = False
-    rank = PARAGRAPH
+    rank = _PARAGRAPH
     start, line = 0, _line_at(text, 0)
     while start < len(text):
         after = start + len(line) + 1
@@ -453,7 +453,7 @@ def _blocks(text: str, finder: HeadingFinder | None) -> Iterator[tuple[int, int]
             fence = _FENCE.match(line) if finder and ("```" in line or "~~~" in line) else None
             if fence or not in_block:
                 yield start, rank if not in_block else LINE
-            in_block, rank = True, PARAGRAPH
+            in_block, rank = True, _PARAGRAPH
             if fence:
                 fence_ends = fence_ends or _FenceEnds(text)
                 after = fence_ends.after(after, fence[1])
@@ -572,7 +572,7 @@ def header(line: str, _: str | None) -> tuple[int, str, int]:
     return 1, line.strip(), 1
 
 
-FINDERS: Mapping[Shape, HeadingFinder] = MappingProxyType(
+_FINDERS: Mapping[Shape, _HeadingFinder] = MappingProxyType(
     {
         Shape.MARKDOWN: markdown,
         Shape.RST: rst,
@@ -595,17 +595,17 @@ class ProseChunker:
     def __init__(self, shape: Shape = Shape.PROSE) -> None:
         self.name = str(shape)
         self._rows = shape in (Shape.ROWS, Shape.TABLE)
-        self._finder = FINDERS.get(shape)
+        self._finder = _FINDERS.get(shape)
 
     def chunk(self, text: str, sizes: ChunkSizes) -> list[Chunk]:
         found = (
-            rows(text, sizes.size, self._finder) if self._rows else outline(text, sizes.size, self._finder)
+            _rows(text, sizes.size, self._finder) if self._rows else _outline(text, sizes.size, self._finder)
         )
         return build_chunks(text, cuts(text, found.units, sizes.size), sizes, found.headings)
 
 
 def build_chunks(
-    text: str, starts: Sequence[int], sizes: ChunkSizes, headings: Headings | None = None
+    text: str, starts: Sequence[int], sizes: ChunkSizes, headings: _Headings | None = None
 ) -> list[Chunk]:
     """Build the chunks between the given starts, without surrounding white space."""
     chunks: list[Chunk] = []
@@ -649,7 +649,7 @@ def shortened_heading(title: str) -> str:
 class HeadingPaths:
     """Headings above a place, outermost first. Places must be asked for in rising order."""
 
-    def __init__(self, headings: Headings) -> None:
+    def __init__(self, headings: _Headings) -> None:
         self._headings = headings
         self._next = 0
         self._open: list[tuple[int, int]] = []

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-NAME = "endpoint"
+_NAME = "endpoint"
 SERVICE = "embedding endpoint"
-CHARS_PER_TOKEN = 4
+_CHARS_PER_TOKEN = 4
 """Estimate for endpoints that do not count."""
 SIGNS_A_TEXT = 16
 """Tokens that a model may add to a text. A text has at most one for each byte; higher claims are capped."""
@@ -68,7 +68,7 @@ class _Answer(msgspec.Struct):
 class EndpointEmbedder:
     """Embedder that sends texts in batches. Vectors are normalized to length 1."""
 
-    name = NAME
+    name = _NAME
     token_variable = "PENSTOCK_EMBED_ENDPOINT_TOKENS"
 
     def __init__(self, options: EmbedEndpointOptions) -> None:
@@ -174,7 +174,7 @@ def _decoded(body: bytes) -> _Answer:
 def _tokens(usage: _Usage | None, texts: list[str]) -> int:
     counted = (usage.total_tokens or usage.prompt_tokens) if usage is not None else None
     if counted is None or counted < 0:
-        return sum(len(text) for text in texts) // CHARS_PER_TOKEN
+        return sum(len(text) for text in texts) // _CHARS_PER_TOKEN
     return min(counted, sum(len(text.encode()) + SIGNS_A_TEXT for text in texts))
 
 

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.catalog.rules.words import HUMP, STOP_WORDS
-from penstock.lazy_pattern import lazy_pattern
 from penstock.pipeline.draft import fingerprint
 from penstock.pipeline.embed.protocol import DIMENSION, TableFiles, WordPieces, find_table_files
 
@@ -212,7 +211,6 @@ def _map_weights(path: Path) -> npt.NDArray[np.float16]:
 # For tests, and where no weights are available. Finds texts that share words; knows nothing about meaning.
 
 
-_HASHED_WORD = lazy_pattern(r"\w+")
 _VERSION = 1
 _KNOWN_WORDS = 4096
 _USUAL_CHARS = 32
@@ -240,7 +238,7 @@ class HashingEmbedder:
 
     def _sums(self, text: str) -> list[float]:
         sums = [0.0] * self.dimension
-        for word, times in Counter(_HASHED_WORD.findall(text.lower())).items():
+        for word, times in Counter(re.findall(r"\w+", text.lower())).items():
             # A text may be one word, which would stay in the cache whole.
             features = _known_features if len(word) <= _USUAL_CHARS else _features
             for digest, weight in features(word):

@@ -13,7 +13,6 @@ import msgspec
 from penstock import extensions
 from penstock.errors import UnsupportedType
 from penstock.extensions import Extension, ExtensionKind
-from penstock.lazy_pattern import lazy_pattern
 from penstock.pipeline.extract.charset import SNIFFED, looks_binary
 from penstock.pipeline.extract.protocol import Extractor, FileType
 
@@ -23,43 +22,43 @@ from penstock.pipeline.extract.protocol import Extractor, FileType
 # directories are read, within limits; nothing is unpacked.
 
 
-class Signature(msgspec.Struct, frozen=True):
+class _Signature(msgspec.Struct, frozen=True):
     """Type of a content. ``suffix``: usual suffix of the type, also of unsupported types."""
 
     what: str
     suffix: str = ""
 
 
-PDF_SIGNATURE = Signature("a PDF", "pdf")
-ZIP = Signature("a ZIP archive", "zip")
-OLE = Signature("an OLE document")
-ENCRYPTED = Signature("an encrypted Office document")
-RTF = Signature("an RTF document", "rtf")
+PDF_SIGNATURE = _Signature("a PDF", "pdf")
+_ZIP = _Signature("a ZIP archive", "zip")
+_OLE = _Signature("an OLE document")
+_ENCRYPTED = _Signature("an encrypted Office document")
+RTF = _Signature("an RTF document", "rtf")
 
-_START: tuple[tuple[bytes, Signature], ...] = (
+_START: tuple[tuple[bytes, _Signature], ...] = (
     (b"%PDF-", PDF_SIGNATURE),
     (b"{\\rtf", RTF),
-    (b"\x89PNG\r\n", Signature("a PNG image", "png")),
-    (b"\xff\xd8\xff", Signature("a JPEG image", "jpg")),
-    (b"GIF87a", Signature("a GIF image", "gif")),
-    (b"GIF89a", Signature("a GIF image", "gif")),
-    (b"II*\x00", Signature("a TIFF image", "tiff")),
-    (b"MM\x00*", Signature("a TIFF image", "tiff")),
-    (b"\x1f\x8b", Signature("gzip data", "gz")),
-    *((b"BZh%d1AY&SY" % level, Signature("bzip2 data", "bz2")) for level in range(1, 10)),
-    (b"\xfd7zXZ\x00", Signature("xz data", "xz")),
-    (b"(\xb5/\xfd", Signature("zstd data", "zst")),
-    (b"7z\xbc\xaf", Signature("a 7z archive", "7z")),
-    (b"Rar!\x1a\x07", Signature("a RAR archive", "rar")),
-    (b"\x7fELF", Signature("an ELF program")),
-    (b"MZ\x90", Signature("a Windows program")),
-    (b"\xca\xfe\xba\xbe", Signature("a Java class or Mach-O program")),
-    (b"SQLite format 3\x00", Signature("an SQLite database")),
-    (b"OggS\x00", Signature("Ogg media")),
-    *((b"ID3%c" % version, Signature("MP3 audio")) for version in (2, 3, 4)),
-    (b"\x00asm", Signature("WebAssembly")),
+    (b"\x89PNG\r\n", _Signature("a PNG image", "png")),
+    (b"\xff\xd8\xff", _Signature("a JPEG image", "jpg")),
+    (b"GIF87a", _Signature("a GIF image", "gif")),
+    (b"GIF89a", _Signature("a GIF image", "gif")),
+    (b"II*\x00", _Signature("a TIFF image", "tiff")),
+    (b"MM\x00*", _Signature("a TIFF image", "tiff")),
+    (b"\x1f\x8b", _Signature("gzip data", "gz")),
+    *((b"BZh%d1AY&SY" % level, _Signature("bzip2 data", "bz2")) for level in range(1, 10)),
+    (b"\xfd7zXZ\x00", _Signature("xz data", "xz")),
+    (b"(\xb5/\xfd", _Signature("zstd data", "zst")),
+    (b"7z\xbc\xaf", _Signature("a 7z archive", "7z")),
+    (b"Rar!\x1a\x07", _Signature("a RAR archive", "rar")),
+    (b"\x7fELF", _Signature("an ELF program")),
+    (b"MZ\x90", _Signature("a Windows program")),
+    (b"\xca\xfe\xba\xbe", _Signature("a Java class or Mach-O program")),
+    (b"SQLite format 3\x00", _Signature("an SQLite database")),
+    (b"OggS\x00", _Signature("Ogg media")),
+    *((b"ID3%c" % version, _Signature("MP3 audio")) for version in (2, 3, 4)),
+    (b"\x00asm", _Signature("WebAssembly")),
 )
-_STARTS_OF_BYTE: dict[bytes, tuple[tuple[bytes, Signature], ...]] = {
+_STARTS_OF_BYTE: dict[bytes, tuple[tuple[bytes, _Signature], ...]] = {
     first: tuple(each for each in _START if each[0][:1] == first)
     for first in {each[0][:1] for each in _START}
 }
@@ -67,44 +66,44 @@ _STARTS_OF_BYTE: dict[bytes, tuple[tuple[bytes, Signature], ...]] = {
 _OLE_START = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _BITMAP_HEADERS = frozenset([12, 40, 52, 56, 64, 108, 124])
 
-_IN_ZIP: tuple[tuple[str, Signature], ...] = (
-    ("word/", Signature("a Word document", "docx")),
-    ("xl/", Signature("an Excel workbook", "xlsx")),
-    ("ppt/", Signature("a PowerPoint presentation", "pptx")),
+_IN_ZIP: tuple[tuple[str, _Signature], ...] = (
+    ("word/", _Signature("a Word document", "docx")),
+    ("xl/", _Signature("an Excel workbook", "xlsx")),
+    ("ppt/", _Signature("a PowerPoint presentation", "pptx")),
 )
 _BY_MIME = {
-    b"application/epub+zip": Signature("an EPUB book", "epub"),
-    b"application/vnd.oasis.opendocument.text": Signature("an OpenDocument text", "odt"),
-    b"application/vnd.oasis.opendocument.spreadsheet": Signature("an OpenDocument spreadsheet", "ods"),
-    b"application/vnd.oasis.opendocument.presentation": Signature("an OpenDocument presentation", "odp"),
+    b"application/epub+zip": _Signature("an EPUB book", "epub"),
+    b"application/vnd.oasis.opendocument.text": _Signature("an OpenDocument text", "odt"),
+    b"application/vnd.oasis.opendocument.spreadsheet": _Signature("an OpenDocument spreadsheet", "ods"),
+    b"application/vnd.oasis.opendocument.presentation": _Signature("an OpenDocument presentation", "odp"),
 }
 """Types of archives whose first member, ``mimetype``, is not compressed."""
-_IN_OLE: tuple[tuple[str, Signature], ...] = (
-    ("EncryptedPackage", ENCRYPTED),
-    ("__properties_version1.0", Signature("an Outlook message", "msg")),
-    ("WordDocument", Signature("a Word 97 document", "doc")),
-    ("Book", Signature("an Excel 95 workbook", "xls")),
-    ("Workbook", Signature("an Excel 97 workbook", "xls")),
-    ("PowerPoint Document", Signature("a PowerPoint 97 presentation", "ppt")),
+_IN_OLE: tuple[tuple[str, _Signature], ...] = (
+    ("EncryptedPackage", _ENCRYPTED),
+    ("__properties_version1.0", _Signature("an Outlook message", "msg")),
+    ("WordDocument", _Signature("a Word 97 document", "doc")),
+    ("Book", _Signature("an Excel 95 workbook", "xls")),
+    ("Workbook", _Signature("an Excel 97 workbook", "xls")),
+    ("PowerPoint Document", _Signature("a PowerPoint 97 presentation", "ppt")),
 )
 
-_WEBP = Signature("a WebP image", "webp")
-_BMP = Signature("a BMP image", "bmp")
-_TAR = Signature("a tar archive", "tar")
+_WEBP = _Signature("a WebP image", "webp")
+_BMP = _Signature("a BMP image", "bmp")
+_TAR = _Signature("a tar archive", "tar")
 
 IN_ZIP = frozenset([*(found.suffix for _, found in _IN_ZIP), *(found.suffix for found in _BY_MIME.values())])
 """Suffixes of the types that are ZIP archives of a certain content."""
 IN_OLE = frozenset(found.suffix for _, found in _IN_OLE if found.suffix)
-LABELS = {
+_LABELS = {
     found.suffix: found.what
     for found in (
         *(found for _, found in (*_START, *_IN_ZIP, *_IN_OLE)),
-        *(*_BY_MIME.values(), ZIP, _WEBP, _BMP, _TAR),
+        *(*_BY_MIME.values(), _ZIP, _WEBP, _BMP, _TAR),
     )
     if found.suffix
 }
 """Types whose content always has a signature, by suffix: without it, the name is wrong."""
-TEXT_LABELS = {"html": "HTML", "xml": "XML", "tsv": "a table", "csv": "a table", "txt": "plain text"}
+_TEXT_LABELS = {"html": "HTML", "xml": "XML", "tsv": "a table", "csv": "a table", "txt": "plain text"}
 """Names of the types found by ``text_suffix``."""
 
 MAX_MEMBERS = 4_096
@@ -115,7 +114,7 @@ _FREE = 0xFFFFFFFA
 """Numbers from here on are no sectors and no entries, but marks."""
 
 
-def signature(data: bytes) -> Signature | None:
+def signature(data: bytes) -> _Signature | None:
     """The kind of a content; None for text and for everything unknown."""
     for start, found in _STARTS_OF_BYTE.get(data[:1], ()):
         if data.startswith(start):
@@ -125,7 +124,7 @@ def signature(data: bytes) -> Signature | None:
     if data.startswith(_OLE_START):
         return _ole_kind(data)
     if data.startswith(b"RIFF"):
-        return _WEBP if data[8:12] == b"WEBP" else Signature("RIFF media")
+        return _WEBP if data[8:12] == b"WEBP" else _Signature("RIFF media")
     if data.startswith(b"BM") and data[6:10] == bytes(4) and _number(data, 14, "<I") in _BITMAP_HEADERS:
         return _BMP
     if data[257:262] == b"ustar":
@@ -133,21 +132,21 @@ def signature(data: bytes) -> Signature | None:
     return None
 
 
-_TEXTS: tuple[tuple[re.Pattern[bytes], str], ...] = (
-    (lazy_pattern(rb"<!doctype html|<html|<(?:!--|meta|head|body|table|div|p)\b", re.IGNORECASE), "html"),
-    (lazy_pattern(rb"<\?xml"), "xml"),
-    (lazy_pattern(rb"(?:[^\t\r\n]{0,200}\t[^\r\n]*\r?\n){2}"), "tsv"),
-    (lazy_pattern(rb"(?:[^,;\r\n]{0,200}[,;][^\r\n]*\r?\n){2}"), "csv"),
+_TEXTS = (
+    (rb"(?i)<!doctype html|<html|<(?:!--|meta|head|body|table|div|p)\b", "html"),
+    (rb"<\?xml", "xml"),
+    (rb"(?:[^\t\r\n]{0,200}\t[^\r\n]*\r?\n){2}", "tsv"),
+    (rb"(?:[^,;\r\n]{0,200}[,;][^\r\n]*\r?\n){2}", "csv"),
 )
 
 
 def text_suffix(head: bytes) -> str:
     """Suffix for the text in a misnamed file: html, xml, tsv, csv or txt."""
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:4096]
-    return next((suffix for pattern, suffix in _TEXTS if pattern.match(start)), "txt")
+    return next((suffix for pattern, suffix in _TEXTS if re.match(pattern, start)), "txt")
 
 
-def _zip_kind(data: bytes) -> Signature | None:
+def _zip_kind(data: bytes) -> _Signature | None:
     """The kind of a ZIP archive; None without a directory: the name decides then."""
     length = _number(data, 26, "<H")
     if data[30 : 30 + length] == b"mimetype":
@@ -163,7 +162,7 @@ def _zip_kind(data: bytes) -> Signature | None:
         for folder, found in _IN_ZIP:
             if any(name.startswith(folder) for name in names):
                 return found
-    return ZIP
+    return _ZIP
 
 
 def _members(data: bytes) -> Iterator[str]:
@@ -180,9 +179,9 @@ def _members(data: bytes) -> Iterator[str]:
         at += 46 + name + extra + comment
 
 
-def _ole_kind(data: bytes) -> Signature:
+def _ole_kind(data: bytes) -> _Signature:
     names = set(_streams(data))
-    return next((found for name, found in _IN_OLE if name in names), OLE)
+    return next((found for name, found in _IN_OLE if name in names), _OLE)
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -243,7 +242,7 @@ def _number(data: bytes, at: int, form: str, missing: int = 0) -> int:
 # Names of source files: the language of a suffix, and of files such as ``Makefile``.
 
 
-SUFFIXES_OF_LANGUAGES = {
+_SUFFIXES_OF_LANGUAGES = {
     "python": "py pyi pyw",
     "javascript": "js mjs cjs jsx",
     "typescript": "ts mts cts",
@@ -297,7 +296,7 @@ SUFFIXES_OF_LANGUAGES = {
     "jinja": "j2 jinja jinja2 tmpl",
 }
 
-LANGUAGES_OF_NAMES = {
+_LANGUAGES_OF_NAMES = {
     "makefile": "make",
     "gnumakefile": "make",
     "dockerfile": "docker",
@@ -326,7 +325,7 @@ class AddedFormat(msgspec.Struct, frozen=True):
     extractor: Callable[[], Extractor]
 
 
-def load_formats(own_extractors: Collection[str], own_suffixes: Collection[str]) -> dict[str, AddedFormat]:
+def _load_formats(own_extractors: Collection[str], own_suffixes: Collection[str]) -> dict[str, AddedFormat]:
     """Load the formats of all extensions, by the name of the extractor.
 
     Raises ``ExtensionFailed`` for one that has a name or a suffix of Penstock, or is no format.
@@ -496,7 +495,7 @@ BY_SUFFIX: Mapping[str, FileType] = MappingProxyType(
     {suffix: file_type for file_type, suffixes in _DOCUMENTS.items() for suffix in suffixes.split()}
     | {
         suffix: _code(language)
-        for language, suffixes in SUFFIXES_OF_LANGUAGES.items()
+        for language, suffixes in _SUFFIXES_OF_LANGUAGES.items()
         for suffix in suffixes.split()
     }
 )
@@ -508,7 +507,7 @@ _BY_MEDIA_TYPE = {file_type.media_type: file_type for file_type in BY_SUFFIX.val
 @functools.cache
 def added_formats() -> Mapping[str, AddedFormat]:
     """The formats of extensions, by the name of the extractor. Raises ``ExtensionFailed`` for a wrong one."""
-    return load_formats(EXTRACTORS, BY_SUFFIX)
+    return _load_formats(EXTRACTORS, BY_SUFFIX)
 
 
 @functools.cache
@@ -530,7 +529,7 @@ def _types_of(suffixes: Iterable[str]) -> frozenset[FileType]:
     return frozenset(BY_SUFFIX[suffix] for suffix in suffixes if suffix in BY_SUFFIX)
 
 
-_SIGNED = _types_of(LABELS)
+_SIGNED = _types_of(_LABELS)
 """Types whose content always has a signature: without it, the name is wrong."""
 _PACKED = frozenset([ZIP_FILE, TAR, COMPRESSED])
 """Types that hold other files. They are opened only under a name that says so."""
@@ -549,7 +548,7 @@ def suffix_of(name: str) -> str:
 @functools.lru_cache(512)
 def by_name(name: str) -> FileType | None:
     """Type of a file by name; None if the name does not decide."""
-    language = LANGUAGES_OF_NAMES.get(name.rpartition("/")[2].lower())
+    language = _LANGUAGES_OF_NAMES.get(name.rpartition("/")[2].lower())
     if language:
         return _code(language)
     found = _by_suffix(suffix_of(name))
@@ -569,7 +568,7 @@ def type_key(name: str) -> str:
     """The part of a name that decides the type: the suffix, or ``/`` and the whole name where more counts,
     as in ``CMakeLists.txt``, which is code, and ``notes.txt.gz``."""
     head, _, suffix = name.rpartition(".")
-    if name.lower() in LANGUAGES_OF_NAMES or suffix.lower() in _COMPRESSED_SUFFIXES:
+    if name.lower() in _LANGUAGES_OF_NAMES or suffix.lower() in _COMPRESSED_SUFFIXES:
         return f"/{name}"
     return suffix if head else ""
 
@@ -685,18 +684,18 @@ def misnaming(name: str, found: FileType) -> str | None:
 
 
 def _label(file_type: FileType) -> str:
-    labels = LABELS | TEXT_LABELS
+    labels = _LABELS | _TEXT_LABELS
     return next((labels[each] for each in labels if BY_SUFFIX.get(each) == file_type), file_type.media_type)
 
 
-def _may_hold(expected: FileType, seen: Signature | None, data: bytes) -> bool:
+def _may_hold(expected: FileType, seen: _Signature | None, data: bytes) -> bool:
     """Check whether a content that does not show its type may be of the type of the name.
 
     The extractor then says what is wrong with it, such as a missing part or a password.
     """
-    if seen in (ENCRYPTED, OLE):
+    if seen in (_ENCRYPTED, _OLE):
         return expected in _ZIPPED or expected in _COMPOUND
-    if seen is ZIP or (seen is None and data.startswith((b"PK\x03\x04", b"PK\x05\x06"))):
+    if seen is _ZIP or (seen is None and data.startswith((b"PK\x03\x04", b"PK\x05\x06"))):
         return expected in _ZIPPED or expected is ZIP_FILE
     if seen is not None and BY_SUFFIX.get(seen.suffix) in _PACKED:
         return expected in (TAR, COMPRESSED)

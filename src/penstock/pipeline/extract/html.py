@@ -70,7 +70,7 @@ _OPTION = re.compile(r"</?(?:select|optgroup|option)\b", re.I)
 _MAX_OPTIONS = 5_000
 
 
-def steps_of(markup: str, most: int) -> int:
+def _steps_of(markup: str, most: int) -> int:
     """Estimated steps to build the tree; stops counting above ``most``."""
     if _is_harmless(markup):
         return 0
@@ -210,7 +210,7 @@ class HtmlExtractor:
 def check_cost(markup: str) -> None:
     """Raise ``DocumentDamaged`` for a page too expensive to parse."""
     most = _FREE_STEPS + _STEPS_PER_CHARACTER * len(markup)
-    if steps_of(markup, most) > most:
+    if _steps_of(markup, most) > most:
         raise DocumentDamaged(
             f"the HTML takes more than {most:,} steps to read: it is nested too deeply, or a tag has too "
             "many attributes"

@@ -55,7 +55,7 @@ _LANGUAGES = frozenset(
 """Languages of the models, as Tesseract calls them."""
 
 
-READS = ("/proc/cpuinfo", "/sys/devices/system/cpu")
+_READS = ("/proc/cpuinfo", "/sys/devices/system/cpu")
 """Places outside the packages where the library looks for the abilities of the processor."""
 
 
@@ -206,7 +206,7 @@ def level(pixels: Pixels, degrees: float) -> Pixels:
     return np.asarray(turned)
 
 
-def resized(pixels: Pixels, width: int) -> Pixels:
+def _resized(pixels: Pixels, width: int) -> Pixels:
     """The picture with another width and the same proportions."""
     from PIL import Image
 
@@ -214,7 +214,7 @@ def resized(pixels: Pixels, width: int) -> Pixels:
     return np.asarray(Image.fromarray(pixels).resize((width, height), Image.Resampling.LANCZOS))
 
 
-def stretched(pixels: Pixels) -> Pixels:
+def _stretched(pixels: Pixels) -> Pixels:
     """The picture with full contrast: the darkest and the brightest hundredth become black and white."""
     low, high = np.percentile(pixels[::2, ::2], (1, 99))
     if high <= low:
@@ -320,7 +320,7 @@ class _Reading(msgspec.Struct, frozen=True):
         return self.words.confidence or 0.0
 
 
-class LocalEngine:
+class _LocalEngine:
     """Tesseract, and rapidocr for the pages that Tesseract reads badly. Use in one thread at a time."""
 
     name = tesseract.NAME
@@ -370,10 +370,10 @@ class LocalEngine:
 
     def _words(self, pixels: Pixels, dpi: int) -> tesseract.Words:
         if is_narrow(pixels):
-            prepared = stretched(resized(pixels, NARROW_WIDTH))
+            prepared = _stretched(_resized(pixels, NARROW_WIDTH))
             return self._tesseract.read(prepared, dpi, mode=tesseract.ONE_COLUMN, uneven=True)
         if dpi < _LOW_DPI and max(pixels.shape) < _MANY_PIXELS:
-            return self._tesseract.read(resized(pixels, 2 * pixels.shape[1]), 2 * dpi)
+            return self._tesseract.read(_resized(pixels, 2 * pixels.shape[1]), 2 * dpi)
         return self._tesseract.read(pixels, dpi)
 
 
@@ -427,7 +427,7 @@ def open_engine(options: OcrOptions) -> OcrEngine:
 
     Raises ComponentMissing if the library or the model of a language is not installed.
     """
-    return LocalEngine(options)
+    return _LocalEngine(options)
 
 
 def open_endpoint(options: EndpointOptions) -> OcrEngine:
@@ -437,7 +437,7 @@ def open_endpoint(options: EndpointOptions) -> OcrEngine:
 
 def readable_paths(options: OcrOptions) -> tuple[str, ...]:
     """Folders and files read by the running local engine, for a confined process."""
-    second = READS if rapidocr_usable(options.languages) else ()
+    second = _READS if rapidocr_usable(options.languages) else ()
     return (sys.prefix, *protocol.folders(options.tessdata_dir), *second)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,6 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock.errors import ComponentMissing, UnreadableDocument
-from penstock.lazy_pattern import lazy_pattern
 from penstock.pipeline.draft import fingerprint
 from penstock.pipeline.endpoint import EndpointOptions
 from penstock.pipeline.extract.protocol import ExtractedText, OcrReason, Page
@@ -28,7 +28,6 @@ REPLACEABLE = frozenset([OcrReason.HIDDEN_LAYER, OcrReason.VERTICAL])
 BYTES_PER_PIXEL = 16
 """Memory that Tesseract needs for a picture, at least."""
 NOTHING_FOUND = "no text was recognized in the picture of this page"
-_WORD = lazy_pattern(r"\w+")
 
 
 class OcrSetup(msgspec.Struct, frozen=True):
@@ -100,7 +99,7 @@ def combined(page: Page, found: RecognizedText) -> Page:
 
 def _share_of_words(text: str, other: str) -> float:
     """Share of the words of a text found in another one."""
-    words, known = (Counter(_WORD.findall(each.casefold())) for each in (text, other))
+    words, known = (Counter(re.findall(r"\w+", each.casefold())) for each in (text, other))
     return (words & known).total() / max(words.total(), 1)
 
 

@@ -75,7 +75,7 @@ def of_sources(keys: Numbers, sources: Collection[int]) -> Mask:
     """
     if not len(keys):
         return np.zeros(0, bool)
-    return of_runs(keys, run_starts(keys), sources)
+    return _of_runs(keys, run_starts(keys), sources)
 
 
 def run_starts(keys: Numbers) -> Numbers:
@@ -83,7 +83,7 @@ def run_starts(keys: Numbers) -> Numbers:
     return np.flatnonzero(np.diff(keys, prepend=keys[0] - 1))
 
 
-def of_runs(keys: Numbers, starts: Numbers, sources: Collection[int]) -> Mask:
+def _of_runs(keys: Numbers, starts: Numbers, sources: Collection[int]) -> Mask:
     wanted = np.fromiter(sources, np.int64, len(sources))
     mask: Mask = np.repeat(np.isin(keys[starts], wanted), np.diff(np.append(starts, len(keys))))
     return mask
@@ -124,7 +124,7 @@ class Stamp(msgspec.Struct, frozen=True):
     size: int
 
 
-class FooterFile(msgspec.Struct, Generic[Meta], frozen=True):
+class _FooterFile(msgspec.Struct, Generic[Meta], frozen=True):
     """A mapped file and the footer. ``length``: bytes before the footer."""
 
     meta: Meta
@@ -133,7 +133,7 @@ class FooterFile(msgspec.Struct, Generic[Meta], frozen=True):
     stamp: Stamp
 
 
-def write_footer(file: BinaryIO, meta: object) -> None:
+def _write_footer(file: BinaryIO, meta: object) -> None:
     """Write the footer and sync the file, ready for the rename into place."""
     encoded = msgspec.json.encode(meta)
     file.write(encoded + _END.pack(len(encoded), zlib.crc32(encoded), _MAGIC))
@@ -141,7 +141,7 @@ def write_footer(file: BinaryIO, meta: object) -> None:
     os.fsync(file.fileno())
 
 
-def read_footer(path: Path, meta_type: type[Meta]) -> FooterFile[Meta] | None:
+def read_footer(path: Path, meta_type: type[Meta]) -> _FooterFile[Meta] | None:
     """Map a file and decode the footer; None if the file is missing, truncated or foreign."""
     try:
         with path.open("rb") as file:
@@ -161,7 +161,7 @@ def read_footer(path: Path, meta_type: type[Meta]) -> FooterFile[Meta] | None:
     except msgspec.DecodeError:
         meta = None
     stamp = Stamp(found.st_ino, found.st_mtime_ns, found.st_size)
-    return None if meta is None else FooterFile(meta, data, start, stamp)
+    return None if meta is None else _FooterFile(meta, data, start, stamp)
 
 
 def stamp_of(path: Path) -> Stamp | None:
@@ -178,8 +178,8 @@ def stamp_of(path: Path) -> Stamp | None:
 # index over the rows (``ann_index``) is valid for every later file of the lineage.
 
 
-VERSION = 1
-HOLE = -1
+_VERSION = 1
+_HOLE = -1
 BATCH_ROWS = 4_096
 """Rows copied or scored at a time."""
 
@@ -205,7 +205,7 @@ class Label(msgspec.Struct, frozen=True, kw_only=True):
     witnesses: tuple[SourceMark, ...]
     names_sum: int
     vectors_sum: int
-    version: int = VERSION
+    version: int = _VERSION
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -219,7 +219,7 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 class MappedRows:
-    def __init__(self, footer: FooterFile[Label]) -> None:
+    def __init__(self, footer: _FooterFile[Label]) -> None:
         self.label = label = footer.meta
         self.stamp = footer.stamp
         values = label.rows * label.dimension
@@ -251,7 +251,7 @@ class MappedRows:
         return self.ids[rows], np.concatenate(scores) if scores else np.empty(0, np.float32)
 
     def of_sources(self, sources: Collection[int]) -> Mask:
-        return of_runs(self.keys, self._run_starts, sources)
+        return _of_runs(self.keys, self._run_starts, sources)
 
     @cached_property
     def _run_starts(self) -> Numbers:
@@ -262,12 +262,12 @@ class MappedRows:
         for start in range(0, len(self), BATCH_ROWS):
             piece = slice(start, start + BATCH_ROWS)
             ids, keys, vectors = self.ids[piece], self.keys[piece], self.vectors[piece]
-            kept = keys != HOLE if alive is None else (keys != HOLE) & alive[piece]
+            kept = keys != _HOLE if alive is None else (keys != _HOLE) & alive[piece]
             if kept.all():
                 yield VectorRows(ids, keys, vectors)
             elif holes:
                 blank = np.where(kept[:, None], vectors, np.float32(0))
-                yield VectorRows(np.where(kept, ids, HOLE), np.where(kept, keys, HOLE), blank)
+                yield VectorRows(np.where(kept, ids, _HOLE), np.where(kept, keys, _HOLE), blank)
             else:
                 yield VectorRows(ids[kept], keys[kept], vectors[kept])
 
@@ -282,9 +282,9 @@ def read_rows(path: Path, owner: FileOwner, dimension: int) -> MappedRows | None
     return rows if _sum(rows.ids) + _sum(rows.keys) == rows.label.names_sum else None
 
 
-def _fits(footer: FooterFile[Label], owner: FileOwner, dimension: int) -> bool:
+def _fits(footer: _FooterFile[Label], owner: FileOwner, dimension: int) -> bool:
     label = footer.meta
-    if (label.version, label.owner, label.dimension) != (VERSION, owner, dimension) or label.rows < 1:
+    if (label.version, label.owner, label.dimension) != (_VERSION, owner, dimension) or label.rows < 1:
         return False
     return _names_at(label.rows, dimension) + 16 * label.rows == footer.length
 
@@ -307,14 +307,14 @@ def write_rows(file: BinaryIO, origin: Origin, pieces: Iterable[VectorRows]) -> 
         owner=origin.owner,
         dimension=origin.dimension,
         rows=rows,
-        holes=int(np.count_nonzero(sources == HOLE)),
+        holes=int(np.count_nonzero(sources == _HOLE)),
         lineage=origin.lineage,
         sequence=origin.sequence,
         witnesses=origin.witnesses,
         names_sum=_sum(numbers) + _sum(sources),
         vectors_sum=vectors_sum,
     )
-    write_footer(file, label)
+    _write_footer(file, label)
 
 
 def _names_at(rows: int, dimension: int) -> int:
@@ -355,7 +355,7 @@ class IndexStamp(msgspec.Struct, frozen=True, kw_only=True):
     found: float
     size: int
     checksum: int
-    version: int = VERSION
+    version: int = _VERSION
 
 
 class AnnIndex:
@@ -409,9 +409,9 @@ def read_stamp(path: Path, rows: MappedRows) -> IndexStamp | None:
     return footer.meta if footer is not None else None
 
 
-def _read_stamped(path: Path, rows: MappedRows) -> FooterFile[IndexStamp] | None:
+def _read_stamped(path: Path, rows: MappedRows) -> _FooterFile[IndexStamp] | None:
     footer = read_footer(path, IndexStamp)
-    if footer is None or footer.meta.version != VERSION:
+    if footer is None or footer.meta.version != _VERSION:
         return None
     stamp = footer.meta
     if (stamp.lineage, stamp.dimension) != (rows.label.lineage, rows.label.dimension):
@@ -442,7 +442,7 @@ def build_index(
     with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         checksum = _word_sum(data, size)
     file.seek(size)
-    write_footer(
+    _write_footer(
         file,
         IndexStamp(
             lineage=rows.label.lineage,
@@ -468,7 +468,7 @@ def _new_index(dimension: int) -> Index:
 def _add(index: Index, rows: MappedRows, numbers: Numbers) -> None:
     vectors = rows.vectors[numbers]
     # Without holes and zero vectors: they are near nothing.
-    indexed = (rows.keys[numbers] != HOLE) & vectors.any(axis=1)
+    indexed = (rows.keys[numbers] != _HOLE) & vectors.any(axis=1)
     if indexed.any():
         index.add(numbers[indexed], vectors[indexed], threads=1)
 
@@ -513,7 +513,7 @@ def _tenth_scores(vectors: Floats, queries: Floats) -> Floats:
     return worst
 
 
-def _checksum(footer: FooterFile[IndexStamp]) -> int:
+def _checksum(footer: _FooterFile[IndexStamp]) -> int:
     return _word_sum(footer.data, footer.length)
 
 

@@ -14,7 +14,6 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from penstock.lazy_pattern import lazy_pattern
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.walk.no_links import open_folder
 from penstock.pipeline.walk.repository import find_repository
@@ -165,7 +164,6 @@ class WalkRules(msgspec.Struct, frozen=True, kw_only=True):
 MAX_NAME = 1_024
 """No file system has longer names. A glob that needs a longer name matches nothing."""
 
-_SPECIAL = lazy_pattern(r"[*?\[\\]")
 _POSIX = {
     "alnum": "0-9A-Za-z",
     "alpha": "A-Za-z",
@@ -180,15 +178,15 @@ _POSIX = {
     "upper": "A-Z",
     "xdigit": "0-9A-Fa-f",
 }
-_BRACKET = lazy_pattern(r"\[([!^]?)(\]?(?:\\.|\[:[a-z]*:\]|[^\]\\])*+)\]", re.DOTALL)
-_MEMBER = lazy_pattern(r"\[:([a-z]*):\]|(\\.|[^\\])(?:-(\\.|[^\\\]]))?", re.DOTALL)
+_BRACKET = r"(?s)\[([!^]?)(\]?(?:\\.|\[:[a-z]*:\]|[^\]\\])*+)\]"
+_MEMBER = r"(?s)\[:([a-z]*):\]|(\\.|[^\\])(?:-(\\.|[^\\\]]))?"
 
 
-class InvalidGlob(ValueError):
+class _InvalidGlob(ValueError):
     """A glob with an unclosed bracket or escape; matches nothing."""
 
 
-class Segment:
+class _Segment:
     """A glob of one name, as the parts between stars: text, or regular expressions of fixed length."""
 
     __slots__ = ("_compiled", "_parts", "_shortest", "plain")
@@ -239,16 +237,16 @@ class Segment:
         return self._compiled
 
 
-PathGlob: TypeAlias = "list[Segment | None]"
+PathGlob: TypeAlias = "list[_Segment | None]"
 """A glob of a path: one segment per name. None stands for ``**``, any number of names."""
 
-ANY_NAME = Segment(("", ""), 0, plain=True)
+_ANY_NAME = _Segment(("", ""), 0, plain=True)
 
 
-def path_glob(written: str) -> PathGlob:
+def _path_glob(written: str) -> PathGlob:
     """Parse a glob; raises InvalidGlob."""
-    if not _SPECIAL.search(written):
-        return [Segment((name,), len(name), plain=True) for name in written.split("/")]
+    if not re.search(r"[*?\[\\]", written):
+        return [_Segment((name,), len(name), plain=True) for name in written.split("/")]
     segments: PathGlob = []
     for pieces in _segments(written):
         if len(pieces) > 1 and all(piece == "*" for piece in pieces):
@@ -259,12 +257,12 @@ def path_glob(written: str) -> PathGlob:
     return segments
 
 
-def matches_path(glob: PathGlob, names: Sequence[str]) -> bool:
+def _matches_path(glob: PathGlob, names: Sequence[str]) -> bool:
     """Check whether the whole path matches. A final ``**`` needs at least one name."""
     at = place = 0
     wild = tried = -1
     while place < len(names):
-        segment = glob[at] if at < len(glob) else ANY_NAME
+        segment = glob[at] if at < len(glob) else _ANY_NAME
         if segment is None:
             if at == len(glob) - 1:
                 return True
@@ -286,14 +284,14 @@ def _segments(written: str) -> Iterator[list[str]]:
     while place < len(written):
         one = written[place]
         if one == "[":
-            bracket = _BRACKET.match(written, place)
+            bracket = re.compile(_BRACKET).match(written, place)
             if bracket is None:
-                raise InvalidGlob(written)
+                raise _InvalidGlob(written)
             one = bracket[0]
         elif one == "\\":
             one = written[place : place + 2]
             if len(one) == 1:
-                raise InvalidGlob(written)
+                raise _InvalidGlob(written)
         place += len(one)
         if one in ("/", "\\/"):
             yield pieces
@@ -303,7 +301,7 @@ def _segments(written: str) -> Iterator[list[str]]:
     yield pieces
 
 
-def _segment(pieces: list[str]) -> Segment:
+def _segment(pieces: list[str]) -> _Segment:
     plain = not any(piece == "?" or piece[0] == "[" for piece in pieces)
     parts: list[list[str]] = [[]]
     for piece in pieces:
@@ -312,7 +310,7 @@ def _segment(pieces: list[str]) -> Segment:
         elif len(parts) == 1 or parts[-1]:
             parts.append([])
     shortest = sum(map(len, parts))
-    return Segment(tuple(map("".join, parts)), shortest, plain=plain)
+    return _Segment(tuple(map("".join, parts)), shortest, plain=plain)
 
 
 def _expression(piece: str) -> str:
@@ -322,14 +320,14 @@ def _expression(piece: str) -> str:
 
 
 def _class_of(bracket: str) -> str:
-    parsed = _BRACKET.fullmatch(bracket)
+    parsed = re.fullmatch(_BRACKET, bracket)
     if parsed is None:
-        raise InvalidGlob(bracket)
+        raise _InvalidGlob(bracket)
     members = []
-    for named, low, high in _MEMBER.findall(parsed[2]):
+    for named, low, high in re.findall(_MEMBER, parsed[2]):
         if named or not low:
             if named not in _POSIX:
-                raise InvalidGlob(bracket)
+                raise _InvalidGlob(bracket)
             members.append(_POSIX[named])
         elif high and low[-1] <= high[-1]:
             members.append(f"{re.escape(low[-1])}-{re.escape(high[-1])}")
@@ -380,7 +378,7 @@ class PatternList:
         self._names: dict[str, _Last] = {}
         self._paths: dict[str, _Last] = {}
         self._endings: dict[str, _Last] = {}
-        self._name_globs: list[tuple[int, Pattern, Segment]] = []
+        self._name_globs: list[tuple[int, Pattern, _Segment]] = []
         self._path_globs: list[tuple[int, Pattern]] = []
         self._of_folders: dict[str, int] = {"": _NONE}
         for index, pattern in enumerate(self.patterns):
@@ -460,7 +458,7 @@ class PatternList:
         for index, pattern in self._path_globs:
             if index < found:
                 break
-            if (folder or not pattern.folders_only) and matches_path(pattern.glob, names):
+            if (folder or not pattern.folders_only) and _matches_path(pattern.glob, names):
                 return index
         return found
 
@@ -475,13 +473,13 @@ def _parsed(line: str) -> list[Pattern]:
     body = body.removesuffix("/")
     anywhere = "/" not in body
     try:
-        glob = path_glob(body.removeprefix("/"))
-    except InvalidGlob:
+        glob = _path_glob(body.removeprefix("/"))
+    except _InvalidGlob:
         return []
     if not body or not glob:
         return []
     if anywhere and glob[0] is None:
-        glob = [ANY_NAME]
+        glob = [_ANY_NAME]
     return [Pattern(line, line.startswith("!"), folders_only, anywhere, glob)]
 
 
@@ -548,7 +546,7 @@ class Patterns(msgspec.Struct, frozen=True):
 _FILE_NAMES = {rule: name for name, rule in FILES}
 
 
-class Ignores(msgspec.Struct, frozen=True):
+class _Ignores(msgspec.Struct, frozen=True):
     """The ignore files for one directory, the nearest first."""
 
     files: tuple[Patterns, ...] = ()
@@ -565,7 +563,7 @@ class Ignores(msgspec.Struct, frozen=True):
 
     def with_directory(
         self, directory: str, below: str, names: Iterable[str], *, use_gitignore: bool, opened: int
-    ) -> Ignores:
+    ) -> _Ignores:
         """Add the ignore files among ``names`` of ``directory``, which is open with this descriptor."""
         present = {name.rstrip("/") for name in names}
         found = [
@@ -576,12 +574,12 @@ class Ignores(msgspec.Struct, frozen=True):
         ]
         if use_gitignore and ".git" in present:
             found += _read((directory, ".git", "info", "exclude"), below, Rule.GITIGNORE, opened)
-        return Ignores((*found, *self.files)) if found else self
+        return _Ignores((*found, *self.files)) if found else self
 
 
-def ignores_above(top: str, root: str, *, use_gitignore: bool) -> Ignores:
+def _ignores_above(top: str, root: str, *, use_gitignore: bool) -> _Ignores:
     """Ignore files of the directories from ``top`` down to ``root``, without ``root`` itself."""
-    ignores = Ignores()
+    ignores = _Ignores()
     below = ""
     for part in Path(root).relative_to(top).parts:
         directory = os.path.join(top, below)
@@ -647,7 +645,7 @@ class Directory(msgspec.Struct, frozen=True):
     path: str
     """Relative to the root, ending in ``/``; the root itself is ``""``."""
     names: list[str]
-    ignores: Ignores
+    ignores: _Ignores
     depth: int
 
 
@@ -670,14 +668,14 @@ class PathRules:
 
     def top(self, names: list[str], cursor: Sequence[str] = (), *, opened: int | None) -> Directory:
         """Enter the root. ``opened``: a descriptor of the directory; None: it is not on the disk."""
-        above = ignores_above(self._top_directory, self.root, use_gitignore=self._rules.use_gitignore)
+        above = _ignores_above(self._top_directory, self.root, use_gitignore=self._rules.use_gitignore)
         return self.enter("", names, above, 1, cursor, opened=opened)
 
     def enter(
         self,
         path: str,
         names: list[str],
-        ignores: Ignores,
+        ignores: _Ignores,
         depth: int,
         cursor: Sequence[str] = (),
         *,
@@ -741,7 +739,7 @@ class PathRules:
             rule = self._by_suffix[key] = rule_of_name(name, self._rules)
             return rule
 
-    def _ignored(self, ignores: Ignores, path: str) -> Skipped | None:
+    def _ignored(self, ignores: _Ignores, path: str) -> Skipped | None:
         shown, directory = path.rstrip("/"), path.endswith("/")
         ignored = ignores.verdict(self._prefix + path)
         if ignored is not None:

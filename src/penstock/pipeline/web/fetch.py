@@ -60,7 +60,7 @@ def is_public(address: Address) -> bool:
     return address.is_global and not odd and not address.is_link_local
 
 
-def resolve(host: str, port: int, *, private: bool, timeout_s: float) -> list[str]:
+def _resolve(host: str, port: int, *, private: bool, timeout_s: float) -> list[str]:
     """Allowed addresses of a host, in the resolver's order.
 
     ``private``: every address may be. The caller connects to one of these and asks no resolver again: a
@@ -255,7 +255,7 @@ class _Exchange:
         """Connect to one of the checked addresses, under the name of the URL."""
         host, secure = str(parts.hostname), parts.scheme == "https"
         port = _port_of(parts)
-        found = resolve(host, port, private=self._limits.private, timeout_s=self._left())
+        found = _resolve(host, port, private=self._limits.private, timeout_s=self._left())
         failure: Exception | None = None
         for address in found[:MOST_ADDRESSES]:
             try:

@@ -10,7 +10,6 @@ from urllib.parse import SplitResult, parse_qsl, quote, urljoin, urlsplit, urlun
 import msgspec
 
 from penstock.errors import DocumentDamaged, InvalidUrl
-from penstock.lazy_pattern import lazy_pattern
 from penstock.pipeline.extract import html
 from penstock.pipeline.extract.charset import clean, decode, markup_label
 from penstock.pipeline.extract.html import check_cost
@@ -26,10 +25,10 @@ MAX_PARAMETERS = 6
 _PORTS = {"http": 80, "https": 443}
 _IN_PATHS = "/%:@!$&'()*+,;=~-._"
 _IN_QUERIES = _IN_PATHS + "?"
-_ESCAPE = lazy_pattern(r"%([0-9a-fA-F]{2})")
+_ESCAPE = r"%([0-9a-fA-F]{2})"
 _UNRESERVED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~")
-_SPACES = lazy_pattern(r"[\t\n\r]")
-_WITHOUT_MEANING = lazy_pattern(r"utm_\w+|gclid|fbclid|mc_cid|mc_eid|msclkid|igshid|_ga", re.I)
+_SPACES = r"[\t\n\r]"
+_WITHOUT_MEANING = r"(?i)utm_\w+|gclid|fbclid|mc_cid|mc_eid|msclkid|igshid|_ga"
 """Parameters that say where a visitor comes from; the page is the same without them."""
 
 
@@ -44,7 +43,7 @@ def canonical(url: str) -> str:
     Raises ``InvalidUrl`` for anything but an http or https URL, and for one with a user or a password.
     """
     try:
-        parts = urlsplit(_SPACES.sub("", url.strip()))
+        parts = urlsplit(re.sub(_SPACES, "", url.strip()))
         host, port = _host(parts), parts.port
         bound = _needs_interface(host)
     except (ValueError, UnicodeError):
@@ -93,7 +92,7 @@ def _needs_interface(host: str) -> bool:
 
 
 def _path(path: str) -> str:
-    path = quote(_ESCAPE.sub(_plain, path), safe=_IN_PATHS) or "/"
+    path = quote(re.sub(_ESCAPE, _plain, path), safe=_IN_PATHS) or "/"
     ends = path.endswith(("/", "/.", "/.."))
     # Empty parts, as in "a//b", are dropped: no page is known to need them.
     path = posixpath.normpath("/" + path.lstrip("/"))
@@ -101,8 +100,9 @@ def _path(path: str) -> str:
 
 
 def _query(query: str) -> str:
-    kept = (part for part in query.split("&") if part and not _WITHOUT_MEANING.fullmatch(part.split("=")[0]))
-    return quote(_ESCAPE.sub(_plain, "&".join(kept)), safe=_IN_QUERIES)
+    parts = filter(None, query.split("&"))
+    kept = (part for part in parts if not re.fullmatch(_WITHOUT_MEANING, part.partition("=")[0]))
+    return quote(re.sub(_ESCAPE, _plain, "&".join(kept)), safe=_IN_QUERIES)
 
 
 def _plain(escape: re.Match[str]) -> str:
@@ -142,7 +142,7 @@ def has_long_query(url: str) -> bool:
 
 def shown(url: str) -> str:
     """A URL for messages and logs, without user, password and the values of the query."""
-    url = _SPACES.sub("", url)[:MAX_URL]
+    url = re.sub(_SPACES, "", url)[:MAX_URL]
     url = re.sub(r"^([a-zA-Z][a-zA-Z0-9+.-]*:)?//[^/?#]*@", r"\1//***@", url)
     address, mark, query = url.partition("?")
     return f"{address}?…" if mark and query else address

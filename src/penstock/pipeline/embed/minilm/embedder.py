@@ -116,7 +116,7 @@ def _without_signs(word: str) -> list[str]:
     return [part for part in (*parts, word[start:]) if part]
 
 
-DIMENSION = 384
+_DIMENSION = 384
 MAX_TOKENS = 256
 """Length with which the model was trained. Of a longer text the beginning is embedded."""
 
@@ -125,7 +125,7 @@ class MiniLmEmbedder:
     """One text at a time, on one thread: a worker has several processes."""
 
     name = model_files.NAME
-    dimension = DIMENSION
+    dimension = _DIMENSION
 
     def __init__(self, directory: Path) -> None:
         """Raises InvalidSetting if the model or onnxruntime is not installed. Nothing is loaded yet."""
@@ -148,7 +148,7 @@ class MiniLmEmbedder:
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         import numpy as np
 
-        vectors = np.zeros((len(texts), DIMENSION), dtype=np.float32)
+        vectors = np.zeros((len(texts), _DIMENSION), dtype=np.float32)
         if not texts:
             return vectors
         with self._lock:

@@ -29,7 +29,7 @@ Attribute: TypeAlias = int | float | Sequence[int]
 FLOAT, INT64 = 1, 7
 _DATA_TYPES = {"float32": FLOAT, "int8": 3, "int64": INT64}
 _IR_VERSION, _OPSET = 8, 17
-MICROSOFT = "com.microsoft"
+_MICROSOFT = "com.microsoft"
 """Domain of operators that only onnxruntime has."""
 
 
@@ -91,7 +91,7 @@ class GraphWriter:
                 *(_bytes(12, _value(value)) for value in outputs),
             ]
         )
-        opsets = _bytes(8, _number(2, _OPSET)) + _bytes(8, _text(1, MICROSOFT) + _number(2, 1))
+        opsets = _bytes(8, _number(2, _OPSET)) + _bytes(8, _text(1, _MICROSOFT) + _number(2, 1))
         return _number(1, _IR_VERSION) + _bytes(7, graph) + opsets
 
 
@@ -216,11 +216,11 @@ class _Encoder:
         bias = np.concatenate([weights[f"{part}.bias"] for part in parts])
         both = self._product(hidden, matrix, bias)
         split = graph.node_with(3, "Split", [both], axis=-1)
-        seen = graph.node("MultiHeadAttention", split, MICROSOFT, num_heads=self._shape.heads)
+        seen = graph.node("MultiHeadAttention", split, _MICROSOFT, num_heads=self._shape.heads)
         seen = self._dense(f"{name}attention.output.dense", seen)
         hidden = self._added(f"{name}attention.output", seen, hidden)
         wide = self._dense(f"{name}intermediate.dense", hidden)
-        narrow = self._dense(f"{name}output.dense", graph.node("Gelu", [wide], MICROSOFT), exact=True)
+        narrow = self._dense(f"{name}output.dense", graph.node("Gelu", [wide], _MICROSOFT), exact=True)
         return self._added(f"{name}output", narrow, hidden)
 
     def pooled(self, hidden: str, width: int) -> bytes:
@@ -234,7 +234,7 @@ class _Encoder:
 
     def _added(self, name: str, result: str, hidden: str) -> str:
         inputs = [result, hidden, *self._norm(f"{name}.LayerNorm")]
-        return self._graph.node("SkipLayerNormalization", inputs, MICROSOFT, epsilon=_EPSILON)
+        return self._graph.node("SkipLayerNormalization", inputs, _MICROSOFT, epsilon=_EPSILON)
 
     def _dense(self, name: str, value: str, *, exact: bool = False) -> str:
         matrix, bias = self._weights[f"{name}.weight"], self._weights[f"{name}.bias"]
@@ -256,7 +256,7 @@ class _Encoder:
         integers = graph.constant(_integers(columns, scale, _WEIGHT_RANGE))
         # The fourth input, the zero of the integers, is 0.
         inputs = [value, integers, graph.constant(scale[0]), "", graph.constant(bias)]
-        return graph.node("DynamicQuantizeMatMul", inputs, MICROSOFT)
+        return graph.node("DynamicQuantizeMatMul", inputs, _MICROSOFT)
 
     def _norm(self, name: str) -> list[str]:
         return [self._graph.constant(self._weights[f"{name}.{part}"]) for part in ("weight", "bias")]

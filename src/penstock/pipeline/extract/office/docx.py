@@ -41,7 +41,7 @@ _BODY = 9
 """Outline level of text that is not a heading."""
 
 
-class Style(msgspec.Struct, frozen=True):
+class _Style(msgspec.Struct, frozen=True):
     """Format of a paragraph style. None: the base style decides."""
 
     level: int | None = None
@@ -51,8 +51,8 @@ class Style(msgspec.Struct, frozen=True):
     code: bool | None = None
     title: bool = False
 
-    def over(self, base: Style) -> Style:
-        return Style(
+    def over(self, base: _Style) -> _Style:
+        return _Style(
             base.level if self.level is None else self.level,
             base.number_id if self.number_id is None else self.number_id,
             base.list_level if self.list_level is None else self.list_level,
@@ -61,15 +61,15 @@ class Style(msgspec.Struct, frozen=True):
         )
 
 
-class Styles:
+class _Styles:
     """Paragraph styles by id. Handler of the part ``styles.xml``."""
 
     elements_read = frozenset("w:style w:name w:basedOn w:outlineLvl w:numId w:ilvl".split())
 
     def __init__(self) -> None:
-        self._own: dict[str, Style] = {}
+        self._own: dict[str, _Style] = {}
         self._bases: dict[str, str] = {}
-        self._resolved: dict[str, Style] = {}
+        self._resolved: dict[str, _Style] = {}
         self._id = ""
         self.default = ""
 
@@ -82,7 +82,7 @@ class Styles:
     def _start_style(self, attributes: Attributes) -> None:
         self._id = attributes.get("w:styleId", "") if attributes.get("w:type") == "paragraph" else ""
         if self._id:
-            self._own[self._id] = Style()
+            self._own[self._id] = _Style()
             if attributes.get("w:default") in ("1", "true", "on"):
                 self.default = self._id
 
@@ -92,7 +92,7 @@ class Styles:
         elif name == "w:basedOn":
             self._bases[self._id] = value
         elif name == "w:outlineLvl" and self._own[self._id].level is None:
-            self._change(level=outline_level(value))
+            self._change(level=_outline_level(value))
         elif name == "w:numId":
             self._change(number_id=value)
         elif name == "w:ilvl":
@@ -107,20 +107,20 @@ class Styles:
     def _change(self, **facts: object) -> None:
         self._own[self._id] = replace(self._own[self._id], **facts)
 
-    def get(self, style_id: str) -> Style:
+    def get(self, style_id: str) -> _Style:
         """Format by a style and the base styles. Each is looked up once, however long the chain."""
         if style_id not in self._own:
-            return Style(**_by_name(style_id))  # type: ignore[arg-type]
+            return _Style(**_by_name(style_id))  # type: ignore[arg-type]
         chain: list[str] = []
         at = style_id
         while at in self._own and at not in self._resolved:
             self._resolved[at] = self._own[at]
             chain.append(at)
             at = self._bases.get(at, "")
-        base = self._resolved.get(at, Style())
+        base = self._resolved.get(at, _Style())
         for one in reversed(chain):
             base = self._resolved[one] = self._own[one].over(base)
-        return self._resolved.get(style_id, Style())
+        return self._resolved.get(style_id, _Style())
 
 
 def heading_by_name(name: str) -> int:
@@ -140,7 +140,7 @@ def _by_name(name: str) -> dict[str, object]:
     return {"code": True} if name.lower() in _CODE else {}
 
 
-def outline_level(value: str) -> int | None:
+def _outline_level(value: str) -> int | None:
     """Level of a heading from the outline level of a paragraph, where 9 is body text."""
     level = small_number(value)
     return None if level is None else (0 if level >= _BODY else level + 1)
@@ -156,7 +156,7 @@ class _Level(msgspec.Struct, frozen=True):
     start: int = 1
 
 
-class Numbering:
+class _Numbering:
     """Lists by id, with the numbers of their items. Handler of the part ``numbering.xml``."""
 
     def __init__(self) -> None:
@@ -229,7 +229,7 @@ _SIGNS = {"w:tab": "\t", "w:ptab": "\t", "w:br": "\n", "w:cr": "\n", "w:noBreakH
 _REFERENCES = {"w:footnoteReference": "footnotes", "w:endnoteReference": "endnotes"}
 
 
-class WordNotes:
+class _WordNotes:
     """Notes and comments by kind and id. Each is given out once, after the first reference to it."""
 
     def __init__(self) -> None:
@@ -282,11 +282,11 @@ class _Paragraph:
         """Text boxes anchored in this paragraph."""
 
 
-class Story:
+class _Story:
     """Handler of a part with paragraphs. Blocks go to ``sink`` in reading order."""
 
     def __init__(
-        self, styles: Styles, numbering: Numbering, notes: WordNotes | None, sink: Callable[[Block], None]
+        self, styles: _Styles, numbering: _Numbering, notes: _WordNotes | None, sink: Callable[[Block], None]
     ) -> None:
         self._styles = styles
         self._numbering = numbering
@@ -324,7 +324,7 @@ class Story:
         elif name == "w:pStyle":
             paragraph.style = attributes.get("w:val", "")
         elif name == "w:outlineLvl":
-            paragraph.level = outline_level(attributes.get("w:val", ""))
+            paragraph.level = _outline_level(attributes.get("w:val", ""))
         elif name == "w:numId":
             paragraph.number_id = attributes.get("w:val", "")
         elif name == "w:ilvl":
@@ -396,7 +396,7 @@ class Story:
             self._place(inner)
         self._give_notes()
 
-    def _block(self, paragraph: _Paragraph, style: Style) -> Block:
+    def _block(self, paragraph: _Paragraph, style: _Style) -> Block:
         text = "".join(paragraph.parts)
         position = paragraph.position
         level = paragraph.level if paragraph.level is not None else style.level
@@ -426,11 +426,11 @@ class Story:
         self._referred.clear()
 
 
-class NoteStories(Story):
+class _NoteStories(_Story):
     """Handler of a part with many notes or comments."""
 
-    def __init__(self, styles: Styles, notes: WordNotes, kind: str) -> None:
-        super().__init__(styles, Numbering(), None, self._add)
+    def __init__(self, styles: _Styles, notes: _WordNotes, kind: str) -> None:
+        super().__init__(styles, _Numbering(), None, self._add)
         self._all = notes
         self._kind = kind
         self._element = {"footnotes": "w:footnote", "endnotes": "w:endnote"}.get(kind, "w:comment")
@@ -481,9 +481,9 @@ class _Reader:
     def __init__(self, package: Package, limits: ExtractLimits) -> None:
         self._package = package
         self._page = MarkdownPage(limits)
-        self._styles = Styles()
-        self._numbering = Numbering()
-        self._notes = WordNotes()
+        self._styles = _Styles()
+        self._numbering = _Numbering()
+        self._notes = _WordNotes()
         self._relations = list(package.relations(package.main).values())
         self.title: str | None = None
 
@@ -495,10 +495,10 @@ class _Reader:
             parse(part, self._numbering)
         for kind in ("footnotes", "endnotes", "comments"):
             for part in self._parts(kind):
-                parse(part, NoteStories(self._styles, self._notes, kind))
+                parse(part, _NoteStories(self._styles, self._notes, kind))
         seen: set[tuple[str, ...]] = set()
         self._page.add_all(self._margins("header", 1, seen))
-        body = Story(self._styles, self._numbering, self._notes, self._page.add)
+        body = _Story(self._styles, self._numbering, self._notes, self._page.add)
         parse(self._package.main, body)
         self.title = stated_title(body.title or body.first_heading)
         last = max(1, body.paragraphs)
@@ -515,7 +515,7 @@ class _Reader:
         """Headers or footers. Sections repeat them: equal ones are given once."""
         for part in self._parts(kind):
             found: list[Block] = []
-            self._package.archive.parse(part, Story(self._styles, Numbering(), None, found.append))
+            self._package.archive.parse(part, _Story(self._styles, _Numbering(), None, found.append))
             key = tuple(block.text for block in found)
             if key not in seen:
                 seen.add(key)

@@ -35,7 +35,7 @@ _LEVELS = {"Title": 1, "Subtitle": 2}
 _CODE = "Preformatted_20_Text"
 
 
-class OdfStyles:
+class _OdfStyles:
     """Paragraph and list styles, of ``styles.xml`` and of the automatic styles in ``content.xml``."""
 
     def __init__(self) -> None:
@@ -126,10 +126,10 @@ class _List:
         """Marker of an item whose text has not begun yet."""
 
 
-class OdfStory:
+class _OdfStory:
     """Handler of a part with paragraphs. Blocks go to ``sink`` in reading order."""
 
-    def __init__(self, styles: OdfStyles, sink: Callable[[Block], None]) -> None:
+    def __init__(self, styles: _OdfStyles, sink: Callable[[Block], None]) -> None:
         self._styles = styles
         self._sink = sink
         self._left_out = 0
@@ -313,11 +313,11 @@ _VALUES = (
 )
 
 
-class OdfSheets(OdfStory):
+class _OdfSheets(_OdfStory):
     """Handler of ``content.xml``: a page for each sheet, with the sheet's name as a heading."""
 
     def __init__(self, limits: ExtractLimits) -> None:
-        super().__init__(OdfStyles(), self._add)
+        super().__init__(_OdfStyles(), self._add)
         self._limits = limits
         self._pages: list[MarkdownPage] = []
         self._name = ""
@@ -456,8 +456,8 @@ _Read = tuple[list[Page], str, tuple[str, ...]]
 """Pages, a title found in the text, and warnings."""
 
 
-def _styles(archive: Archive) -> OdfStyles:
-    styles = OdfStyles()
+def _styles(archive: Archive) -> _OdfStyles:
+    styles = _OdfStyles()
     archive.parse_if_present("styles.xml", styles)
     archive.parse("content.xml", styles)
     return styles
@@ -469,7 +469,7 @@ def _text(archive: Archive, limits: ExtractLimits) -> _Read:
     margins = _Margins(styles)
     archive.parse_if_present("styles.xml", margins)
     page.add_all(replace(block, position=1, level=0) for block in margins.headers)
-    story = OdfStory(styles, page.add)
+    story = _OdfStory(styles, page.add)
     archive.parse("content.xml", story)
     last = max(1, story.paragraphs)
     page.add_all(replace(block, position=last, level=0) for block in margins.footers)
@@ -490,7 +490,7 @@ def _slides(archive: Archive, limits: ExtractLimits) -> _Read:
 
 
 def _sheets(archive: Archive, limits: ExtractLimits) -> _Read:
-    sheets = OdfSheets(limits)
+    sheets = _OdfSheets(limits)
     archive.parse("content.xml", sheets)
     return sheets.pages(), "", sheets.warnings
 
@@ -519,10 +519,10 @@ def _about(archive: Archive) -> tuple[str | None, Properties]:
     )
 
 
-class _Margins(OdfStory):
+class _Margins(_OdfStory):
     """Headers and footers of the page styles; equal ones once."""
 
-    def __init__(self, styles: OdfStyles) -> None:
+    def __init__(self, styles: _OdfStyles) -> None:
         super().__init__(styles, self._add)
         self.headers: list[Block] = []
         self.footers: list[Block] = []
@@ -548,10 +548,10 @@ class _Margins(OdfStory):
             (self.footers if kind == "footer" else self.headers).append(block)
 
 
-class _Slides(OdfStory):
+class _Slides(_OdfStory):
     """Slides: the texts of the title frame, and the other blocks, of each."""
 
-    def __init__(self, styles: OdfStyles) -> None:
+    def __init__(self, styles: _OdfStyles) -> None:
         super().__init__(styles, self._add)
         self.found: list[tuple[list[str], list[Block]]] = []
         self._kind = ""

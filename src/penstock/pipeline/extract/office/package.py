@@ -73,7 +73,7 @@ _PREFIXES = {
 """Short prefixes of namespaces. A strict document has other namespaces with the same elements."""
 
 
-class XmlHandler(Protocol):
+class _XmlHandler(Protocol):
     """Receiver of the events of one document. Names are ``prefix:name``, or ``name`` in other namespaces.
 
     A handler with a set ``elements_read`` gets usable attributes for these elements only, which saves time.
@@ -86,8 +86,8 @@ class XmlHandler(Protocol):
     def text(self, data: str) -> None: ...
 
 
-def parse_xml(
-    pieces: Iterable[bytes], handler: XmlHandler, part: str, *, outer_doctype: bool = False
+def _parse_xml(
+    pieces: Iterable[bytes], handler: _XmlHandler, part: str, *, outer_doctype: bool = False
 ) -> None:
     """Parse the pieces of one XML document. Raises DocumentDamaged if it is not well-formed.
 
@@ -97,7 +97,7 @@ def parse_xml(
 
 
 class _Parser:
-    def __init__(self, handler: XmlHandler, part: str, outer_doctype: bool) -> None:
+    def __init__(self, handler: _XmlHandler, part: str, outer_doctype: bool) -> None:
         self._handler = handler
         self._outer_doctype = outer_doctype
         self._part = part
@@ -216,10 +216,10 @@ class Archive:
         for _ in self.pieces(name):
             pass
 
-    def parse(self, name: str, handler: XmlHandler, *, outer_doctype: bool = False) -> None:
-        parse_xml(self.pieces(name), handler, name, outer_doctype=outer_doctype)
+    def parse(self, name: str, handler: _XmlHandler, *, outer_doctype: bool = False) -> None:
+        _parse_xml(self.pieces(name), handler, name, outer_doctype=outer_doctype)
 
-    def parse_if_present(self, name: str, handler: XmlHandler) -> None:
+    def parse_if_present(self, name: str, handler: _XmlHandler) -> None:
         """Parse an optional part."""
         if name in self:
             self.parse(name, handler)

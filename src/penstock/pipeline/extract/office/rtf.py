@@ -26,7 +26,7 @@ from penstock.pipeline.extract.text import one_line, stated_title
 # Control words and character sets of RTF.
 
 
-LEFT_OUT = frozenset(
+_LEFT_OUT = frozenset(
     "aftncn aftnsep aftnsepc atnid atndate atnref atntime background bkmkend bkmkstart category "
     "colorschememapping colortbl comment company datafield datastore doccomm falt fldinst file filetbl "
     "fname fontemb formfield ftncn ftnsep ftnsepc generator hlinkbase keycode keywords latentstyles "
@@ -37,13 +37,13 @@ LEFT_OUT = frozenset(
 )
 """Groups without text of the document, also without a star before them."""
 
-KEPT = frozenset(
+_KEPT = frozenset(
     "annotation atnauthor author creatim fonttbl footer footerf footerl footerr footnote header headerf "
     "headerl headerr listtext nonesttables pntext revtim shptxt stylesheet title".split()
 )
 """Groups whose text goes elsewhere than into the paragraph around them."""
 
-SIGNS: Mapping[str, str] = MappingProxyType(
+_SIGNS: Mapping[str, str] = MappingProxyType(
     {
         "line": "\n",
         "tab": "\t",
@@ -60,7 +60,7 @@ SIGNS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-CHARSETS: Mapping[int, str] = MappingProxyType(
+_CHARSETS: Mapping[int, str] = MappingProxyType(
     {
         0: "cp1252",
         77: "mac_roman",
@@ -101,7 +101,7 @@ _NAMES = {
 }
 
 
-def code_page(number: int | None) -> str:
+def _code_page(number: int | None) -> str:
     """Python's name of a Windows code page; empty for an unknown one."""
     if number is None:
         return ""
@@ -267,16 +267,16 @@ class RtfReader:
     def _word(self, word: str, value: int | None) -> None:
         state = self._state
         self.has_pictures = self.has_pictures or word == "pict"
-        if word in LEFT_OUT or (state.star and word not in KEPT):
+        if word in _LEFT_OUT or (state.star and word not in _KEPT):
             self._flush()
             state.target = None
-        elif word in KEPT:
+        elif word in _KEPT:
             self._start_target(word)
         elif word == "u":
             self._add_text(chr(value % 0x10000) if value is not None else "")
             self._to_skip = state.skipped
-        elif word in SIGNS:
-            self._add_text(SIGNS[word])
+        elif word in _SIGNS:
+            self._add_text(_SIGNS[word])
         elif word in ("par", "sect", "page", "cell", "row", "nestcell", "nestrow"):
             self._break(word)
         elif state.target is not None and state.target.kind == "fonttbl":
@@ -301,10 +301,10 @@ class RtfReader:
     def _font_word(self, word: str, value: int | None) -> None:
         if word == "f":
             self._font = value or 0
-        elif word == "fcharset" and value is not None and value in CHARSETS:
-            self._fonts[self._font] = CHARSETS[value]
-        elif word == "cpg" and code_page(value):
-            self._fonts[self._font] = code_page(value)
+        elif word == "fcharset" and value is not None and value in _CHARSETS:
+            self._fonts[self._font] = _CHARSETS[value]
+        elif word == "cpg" and _code_page(value):
+            self._fonts[self._font] = _code_page(value)
 
     def _property(self, word: str, value: int | None) -> None:
         state = self._state
@@ -338,7 +338,7 @@ class RtfReader:
 
     def _document_property(self, word: str, value: int | None) -> None:
         if word == "ansicpg":
-            self._encoding = code_page(value) or self._encoding
+            self._encoding = _code_page(value) or self._encoding
         elif word in ("mac", "pc", "pca"):
             self._encoding = {"mac": "mac_roman", "pc": "cp437", "pca": "cp850"}[word]
         elif word in _TIMES and self._time:

@@ -48,11 +48,11 @@ _DATE = re.compile(
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{1,8})*")
 
 
-def title_of(document: PdfDocument) -> str | None:
+def _title_of(document: PdfDocument) -> str | None:
     return _value(document, "Title") or None
 
 
-def properties_of(document: PdfDocument) -> Properties:
+def _properties_of(document: PdfDocument) -> Properties:
     return Properties(
         author=_value(document, "Author"),
         created=iso_date(document.get_metadata_value("CreationDate")),
@@ -61,7 +61,7 @@ def properties_of(document: PdfDocument) -> Properties:
     )
 
 
-def attachments_of(document: PdfDocument, limits: ExtractLimits) -> tuple[tuple[Attachment, ...], list[str]]:
+def _attachments_of(document: PdfDocument, limits: ExtractLimits) -> tuple[tuple[Attachment, ...], list[str]]:
     """Files attached to a document, and warnings about those left out."""
     from pypdfium2 import PdfiumError
 
@@ -89,7 +89,7 @@ def attachments_of(document: PdfDocument, limits: ExtractLimits) -> tuple[tuple[
     return tuple(found), warnings
 
 
-def form_warnings(document: PdfDocument) -> list[str]:
+def _form_warnings(document: PdfDocument) -> list[str]:
     import pypdfium2.raw as pdfium
 
     if document.get_formtype() == pdfium.FORMTYPE_XFA_FULL:
@@ -173,14 +173,14 @@ _PATH = re.compile(r"\[\d+\]")
 """Mark of a field name that a form designer made."""
 
 
-class PageAdditions(msgspec.Struct, frozen=True):
+class _PageAdditions(msgspec.Struct, frozen=True):
     """Values of form fields and texts of notes on a page."""
 
     texts: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
-def has_additions(page: PdfPage) -> bool:
+def _has_additions(page: PdfPage) -> bool:
     """Check whether a page has annotations besides links and popups."""
     import pypdfium2.raw as pdfium
 
@@ -195,7 +195,7 @@ def has_additions(page: PdfPage) -> bool:
     return False
 
 
-def additions(page: PdfPage) -> PageAdditions:
+def _additions(page: PdfPage) -> _PageAdditions:
     """Read the values of form fields and the texts of notes, in the order of the file."""
     import pypdfium2.raw as pdfium
 
@@ -211,7 +211,7 @@ def additions(page: PdfPage) -> PageAdditions:
             warnings[warning] = None
         finally:
             pdfium.FPDFPage_CloseAnnot(annotation)
-    return PageAdditions(tuple(filter(None, texts)), tuple(filter(None, warnings)))
+    return _PageAdditions(tuple(filter(None, texts)), tuple(filter(None, warnings)))
 
 
 def _read(page: PdfPage, annotation: Any) -> tuple[str, str]:
@@ -230,7 +230,7 @@ def _read(page: PdfPage, annotation: Any) -> tuple[str, str]:
     return text, "a file attached to a note is not read" if attached else ""
 
 
-def flatten(page: PdfPage) -> None:
+def _flatten(page: PdfPage) -> None:
     """Draw fields and notes into the page, which must be closed and opened again to show them."""
     import pypdfium2.raw as pdfium
 
@@ -328,7 +328,7 @@ CUT_OFF = "the PDF is cut off: its end is missing, so that later pages or change
 WRONG_TABLE = "the PDF is damaged: its table of objects is wrong, so that parts may be missing"
 
 
-def damage_warnings(data: bytes) -> list[str]:
+def _damage_warnings(data: bytes) -> list[str]:
     """Warnings about a damaged file, which pdfium opened nevertheless."""
     starts = _START.findall(data[-_TAIL:])
     if not starts:
@@ -393,7 +393,7 @@ Matrix = tuple[float, float, float, float, float, float]
 _IDENTITY: Matrix = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
 
 
-def survey(page: PdfPage, *, whole: bool) -> Shown:
+def _survey(page: PdfPage, *, whole: bool) -> Shown:
     """Survey the objects of a page. Unless ``whole``, only if some of its text is invisible."""
     import pypdfium2.raw as pdfium
 
@@ -540,8 +540,8 @@ class PdfPages:
             self.close()
             pages = how_many(self.page_count, "page")
             raise DocumentTooLarge(f"the PDF has {pages}; the limit is {limits.pages:,}")
-        self.title = title_of(self._document)
-        self.properties = properties_of(self._document)
+        self.title = _title_of(self._document)
+        self.properties = _properties_of(self._document)
 
     @cached_property
     def attachments(self) -> tuple[Attachment, ...]:
@@ -549,12 +549,12 @@ class PdfPages:
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        found = damage_warnings(self._data) + form_warnings(self._document)
+        found = _damage_warnings(self._data) + _form_warnings(self._document)
         return (*found, *self._attached[1])
 
     @cached_property
     def _attached(self) -> tuple[tuple[Attachment, ...], list[str]]:
-        return attachments_of(self._document, self._limits)
+        return _attachments_of(self._document, self._limits)
 
     def page(self, number: int) -> Page:
         import pypdfium2
@@ -624,15 +624,15 @@ class PdfPages:
         raw = raw_text(page)
         measures = layer.measure(raw)
         reason = layer.unusable(measures)
-        added = PageAdditions()
-        if has_additions(page):
-            added = additions(page)
+        added = _PageAdditions()
+        if _has_additions(page):
+            added = _additions(page)
             raw = self._flattened_text(number, raw)
         text = "" if reason else normalised(raw)
         text = with_additions(text, added.texts)
         if reason is None:
             few = measures.chars < layer.FEW_CHARS or measures.cjk >= layer.MOSTLY
-            shown = survey(page, whole=few)
+            shown = _survey(page, whole=few)
             reason = layer.incomplete(measures, shown, has_text=bool(text))
         return Page(number, text, needs_ocr=reason is not None, warnings=added.warnings, ocr_reason=reason)
 
@@ -645,7 +645,7 @@ class PdfPages:
             self._flattened = _open(self._data)
         page = self._flattened[number - 1]
         try:
-            flatten(page)
+            _flatten(page)
         finally:
             page.close()
         page = self._flattened[number - 1]

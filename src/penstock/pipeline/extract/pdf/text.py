@@ -94,7 +94,7 @@ LARGE_PICTURE = 0.5
 FULL_PICTURE = 0.8
 MOSTLY = 0.5
 
-HYPHENS = "\ufffe\uffff\x02"
+_HYPHENS = "\ufffe\uffff\x02"
 """Characters as which pdfium returns a hyphen at the end of a line."""
 _ASCII = bytes(range(128))
 _LETTERS = ascii_letters.encode()
@@ -231,7 +231,7 @@ def _kind(char: str) -> str:
     """Script of a letter, by its Unicode name; empty for letters of every script, digits and signs."""
     if char.isascii():
         return "LATIN" if char.isalpha() else ""
-    if char.isspace() or char in HYPHENS:
+    if char.isspace() or char in _HYPHENS:
         return _BLANK
     if char == "\ufffd" or unicodedata.category(char) in ("Cc", "Cn", "Co", "Cs"):
         return _ODD
@@ -268,7 +268,7 @@ def raw_text(page: PdfPage) -> str:
 def normalised(raw: str) -> str:
     """The text with words joined at line ends, ``\\n`` line ends, NFC, and without control characters."""
     text = raw.replace("\r\n", "\n")
-    for hyphen in HYPHENS:
+    for hyphen in _HYPHENS:
         if hyphen in text:
             text = text.replace(hyphen + "\n", "").replace(hyphen, "")
     encoded = text.encode("utf-8", "surrogatepass")

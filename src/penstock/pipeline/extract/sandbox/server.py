@@ -199,7 +199,7 @@ def confine(readable: Iterable[str]) -> Confinement:
     return Confinement(landlock, found.seccomp and _deny_calls(calls))
 
 
-def end_with_parent(parent: int) -> None:
+def _end_with_parent(parent: int) -> None:
     """Let the kernel kill this process when the parent ends; exit now if the parent has already ended."""
     if _calls() is not None:
         _libc().prctl(_SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
@@ -365,7 +365,7 @@ def _fork(control: socket.socket, channel: int, order: Fork) -> int:
     status = 1
     try:
         control.close()
-        end_with_parent(zygote)
+        _end_with_parent(zygote)
         source, sink = os.fdopen(channel, "rb", 1 << 16), os.fdopen(os.dup(channel), "wb", 1 << 16)
         memory = budget.OwnMemory()
         _lower_limits(own_bytes(memory) + order.memory_bytes if order.memory_bytes else None)
