@@ -1,21 +1,25 @@
-"""Vectors in memory, and the selection of the best scores."""
+"""Vectors as rows: in memory, in a mapped file and behind an approximate index, with the scores of a query.
+
+- ``VectorRows``: rows in memory, and ``best``, the selection of the best scores
+- ``MappedRows``: the rows of a tenant in one space, in a file that all processes map
+- ``AnnIndex``: an index (usearch) over such rows, which proposes candidates for exact scores
+"""
 
 from __future__ import annotations
 
 import mmap
-import os
-import struct
-import zlib
 from collections.abc import Callable, Collection, Iterable
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Generic, TypeVar
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from penstock.catalog.values import SourceMark, VectorBatch
+from penstock.pipeline.vectors.footer import FileOwner, FooterFile, read_footer, write_footer
 
 if TYPE_CHECKING:
     from usearch.index import Index
@@ -107,89 +111,10 @@ def best(ids: Numbers, scores: Floats, limit: int) -> tuple[Numbers, Floats]:
     return ids[order], scores[order]
 
 
-# Files with a typed, checksummed footer. A truncated or foreign file counts as missing.
-
-
-Meta = TypeVar("Meta")
-
-_END = struct.Struct("<II8s")
-_MAGIC = b"pstkvec1"
-
-
-class Stamp(msgspec.Struct, frozen=True):
-    """Identity of a file. A rewritten file has another stamp."""
-
-    inode: int
-    mtime_ns: int
-    size: int
-
-
-class _FooterFile(msgspec.Struct, Generic[Meta], frozen=True):
-    """A mapped file and the footer. ``length``: bytes before the footer."""
-
-    meta: Meta
-    data: mmap.mmap
-    length: int
-    stamp: Stamp
-
-
-def _write_footer(file: BinaryIO, meta: object) -> None:
-    """Write the footer and sync the file, ready for the rename into place."""
-    encoded = msgspec.json.encode(meta)
-    file.write(encoded + _END.pack(len(encoded), zlib.crc32(encoded), _MAGIC))
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def read_footer(path: Path, meta_type: type[Meta]) -> _FooterFile[Meta] | None:
-    """Map a file and decode the footer; None if the file is missing, truncated or foreign."""
-    try:
-        with path.open("rb") as file:
-            found = os.fstat(file.fileno())
-            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError):
-        return None
-    if len(data) < _END.size:
-        return None
-    size, checksum, magic = _END.unpack(data[-_END.size :])
-    start = len(data) - _END.size - size
-    if magic != _MAGIC or start < 0:
-        return None
-    encoded = data[start : start + size]
-    try:
-        meta = msgspec.json.decode(encoded, type=meta_type) if zlib.crc32(encoded) == checksum else None
-    except msgspec.DecodeError:
-        meta = None
-    stamp = Stamp(found.st_ino, found.st_mtime_ns, found.st_size)
-    return None if meta is None else _FooterFile(meta, data, start, stamp)
-
-
-def stamp_of(path: Path) -> Stamp | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return Stamp(found.st_ino, found.st_mtime_ns, found.st_size)
-
-
-# Vectors of a tenant in one space, in a memory-mapped file, shared by processes.
-#
-# Row numbers are stable within a lineage. A removed vector leaves a hole (all zeros, no source), so that an
-# index over the rows (``ann_index``) is valid for every later file of the lineage.
-
-
 _VERSION = 1
 _HOLE = -1
 BATCH_ROWS = 4_096
 """Rows copied or scored at a time."""
-
-
-class FileOwner(msgspec.Struct, frozen=True):
-    """Catalog, tenant and space of a vector file."""
-
-    catalog: str
-    tenant_id: str
-    space: str
 
 
 class Label(msgspec.Struct, frozen=True, kw_only=True):
@@ -208,18 +133,14 @@ class Label(msgspec.Struct, frozen=True, kw_only=True):
     version: int = _VERSION
 
 
-class Origin(msgspec.Struct, frozen=True):
-    """Parts of a label known before the rows are written."""
-
-    owner: FileOwner
-    dimension: int
-    lineage: str
-    sequence: int
-    witnesses: tuple[SourceMark, ...]
-
-
 class MappedRows:
-    def __init__(self, footer: _FooterFile[Label]) -> None:
+    """Vectors of a tenant in one space, in a memory-mapped file.
+
+    Row numbers are stable within a lineage. A removed vector leaves a hole (all zeros, no source), so that an
+    index over the rows is valid for every later file of the lineage.
+    """
+
+    def __init__(self, footer: FooterFile[Label]) -> None:
         self.label = label = footer.meta
         self.stamp = footer.stamp
         values = label.rows * label.dimension
@@ -282,14 +203,23 @@ def read_rows(path: Path, owner: FileOwner, dimension: int) -> MappedRows | None
     return rows if _sum(rows.ids) + _sum(rows.keys) == rows.label.names_sum else None
 
 
-def _fits(footer: _FooterFile[Label], owner: FileOwner, dimension: int) -> bool:
+def _fits(footer: FooterFile[Label], owner: FileOwner, dimension: int) -> bool:
     label = footer.meta
     if (label.version, label.owner, label.dimension) != (_VERSION, owner, dimension) or label.rows < 1:
         return False
     return _names_at(label.rows, dimension) + 16 * label.rows == footer.length
 
 
-def write_rows(file: BinaryIO, origin: Origin, pieces: Iterable[VectorRows]) -> None:
+def write_rows(
+    file: BinaryIO,
+    pieces: Iterable[VectorRows],
+    *,
+    owner: FileOwner,
+    dimension: int,
+    lineage: str,
+    sequence: int,
+    witnesses: tuple[SourceMark, ...],
+) -> None:
     """Write rows batch by batch. Only one batch of vectors, and all ids, are in memory."""
     ids, keys, vectors_sum = [], [], 0
     for piece in pieces:
@@ -300,21 +230,21 @@ def write_rows(file: BinaryIO, origin: Origin, pieces: Iterable[VectorRows]) -> 
         keys.append(piece.keys)
     numbers, sources = np.concatenate(ids).astype("<i8"), np.concatenate(keys).astype("<i8")
     rows = len(numbers)
-    file.write(bytes(_names_at(rows, origin.dimension) - 4 * rows * origin.dimension))
+    file.write(bytes(_names_at(rows, dimension) - 4 * rows * dimension))
     file.write(numbers.data)
     file.write(sources.data)
     label = Label(
-        owner=origin.owner,
-        dimension=origin.dimension,
+        owner=owner,
+        dimension=dimension,
         rows=rows,
         holes=int(np.count_nonzero(sources == _HOLE)),
-        lineage=origin.lineage,
-        sequence=origin.sequence,
-        witnesses=origin.witnesses,
+        lineage=lineage,
+        sequence=sequence,
+        witnesses=witnesses,
         names_sum=_sum(numbers) + _sum(sources),
         vectors_sum=vectors_sum,
     )
-    _write_footer(file, label)
+    write_footer(file, label)
 
 
 def _names_at(rows: int, dimension: int) -> int:
@@ -326,13 +256,6 @@ def _sum(values: npt.NDArray[np.generic]) -> int:
     if not values.size:
         return 0
     return int(np.add.reduce(values.reshape(-1).view("<u4"), dtype=np.uint64))
-
-
-# Approximate index (usearch) over the rows of a vector file: proposes candidates for exact scores.
-#
-# The index holds each vector in a quarter of its size, with its row number. It may cover only the first
-# rows; the others are scored one by one. How many candidates a search needs to find nearly all neighbours is
-# measured when the index is built. The sample queries lie between the vectors, like those of users.
 
 
 CONNECTIVITY, EXPANSION_ADD = 16, 128
@@ -359,6 +282,12 @@ class IndexStamp(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AnnIndex:
+    """An approximate index over the rows of a vector file: proposes candidates for exact scores.
+
+    It holds each vector in a quarter of its size, with its row number. It may cover only the first rows; the
+    others are scored one by one.
+    """
+
     def __init__(self, index: Index, stamp: IndexStamp, data: mmap.mmap) -> None:
         self.stamp = stamp
         self._index = index
@@ -370,8 +299,6 @@ class AnnIndex:
 
 
 def usearch_installed() -> bool:
-    from importlib.util import find_spec
-
     return find_spec("usearch") is not None
 
 
@@ -409,7 +336,7 @@ def read_stamp(path: Path, rows: MappedRows) -> IndexStamp | None:
     return footer.meta if footer is not None else None
 
 
-def _read_stamped(path: Path, rows: MappedRows) -> _FooterFile[IndexStamp] | None:
+def _read_stamped(path: Path, rows: MappedRows) -> FooterFile[IndexStamp] | None:
     footer = read_footer(path, IndexStamp)
     if footer is None or footer.meta.version != _VERSION:
         return None
@@ -442,7 +369,7 @@ def build_index(
     with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         checksum = _word_sum(data, size)
     file.seek(size)
-    _write_footer(
+    write_footer(
         file,
         IndexStamp(
             lineage=rows.label.lineage,
@@ -479,7 +406,10 @@ def _search(index: Index, query: Floats, count: int) -> Numbers:
 
 
 def _measure_recall(index: Index, rows: MappedRows, until: int) -> tuple[float, int]:
-    """Recall among the ten nearest, and the smallest reach with enough recall."""
+    """Recall among the ten nearest, and the smallest reach (number of candidates) with enough recall.
+
+    The sample queries lie between the vectors, like those of users.
+    """
     queries = _sample_queries(rows, until)
     tenth = _tenth_scores(rows.vectors[:until], queries)
     found = 0.0
@@ -513,7 +443,7 @@ def _tenth_scores(vectors: Floats, queries: Floats) -> Floats:
     return worst
 
 
-def _checksum(footer: _FooterFile[IndexStamp]) -> int:
+def _checksum(footer: FooterFile[IndexStamp]) -> int:
     return _word_sum(footer.data, footer.length)
 
 
