@@ -7,8 +7,6 @@ from types import MappingProxyType
 
 import msgspec
 
-# The description of a tree-sitter grammar: which node types are definitions, and which hold definitions.
-
 
 class Grammar(msgspec.Struct, frozen=True):
     """A grammar's package and node types. ``leaves`` and ``containers`` have names; containers have members.

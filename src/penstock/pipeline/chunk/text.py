@@ -1,4 +1,14 @@
-"""Interface of a chunker: chunk sizes in, chunks out."""
+"""Chunks of text with content-defined boundaries: cuts are chosen by the text around them, not by counting.
+
+A text is a sequence of units (paragraphs, headings, lines …), none longer than a chunk. The start of each
+unit is a possible cut. Its key is a rank (how good a place it is) and a hash of the words there. A start
+becomes a cut if its key is the smallest within reach on both sides. So a cut depends only on the text
+within reach: an edit moves cuts near it and no others. Stretches that are still too long are split in two,
+again at the smallest key.
+
+``Chunker`` is the interface of all chunkers, ``ProseChunker`` the one for prose, marked-up text and rows;
+``code`` cuts source code by the same rule.
+"""
 
 from __future__ import annotations
 
@@ -71,9 +81,6 @@ class Chunker(Protocol):
     def chunk(self, text: str, sizes: ChunkSizes) -> list[Chunk]: ...
 
 
-# Range minima: the smallest key in a range, and the place of this key, without a scan of the whole range.
-
-
 _WIDTH = 64
 """Number of keys, or minima, under one minimum of the level above."""
 
@@ -138,17 +145,9 @@ def _last(keys: _Keys, key: int, low: int, high: int) -> int | None:
     return high - 1 - some.index(key) if key in some else None
 
 
-# Content-defined boundaries: cuts are chosen by the text around them, not by counting from the start.
-#
-# A text is a sequence of units (paragraphs, headings, lines …), none longer than a chunk. The start of each
-# unit is a possible cut. Its key is a rank (how good a place it is) and a hash of the words there. A start
-# becomes a cut if its key is the smallest within reach on both sides. So a cut depends only on the text
-# within reach: an edit moves cuts near it and no others. Stretches that are still too long are split in two,
-# again at the smallest key.
-
-
 VERSION = "1"
-"""Version of every chunker: all share the rule above. Changes when the same text may be cut elsewhere."""
+"""Version of every chunker: all share the rule of this module. Changes when the same text may be cut
+elsewhere."""
 
 REACH = 0.3
 """Share of the chunk size. A larger reach makes chunks fuller, but an edit moves cuts further away."""
@@ -303,9 +302,6 @@ class _SplitPoint:
             centre - 1 - before.index(lowest) if lowest in before else None,
             centre + after.index(lowest) if lowest in after else None,
         )
-
-
-# Units of prose: headings, paragraphs, fenced code and tables, each whole if short enough for a chunk.
 
 
 _HeadingFinder: TypeAlias = Callable[[str, str | None], tuple[int, str, int] | None]
@@ -499,9 +495,6 @@ class _FenceLines:
         self.lengths.append(length)
 
 
-# Heading finders for Markdown, reStructuredText, AsciiDoc, Org, settings and tables.
-
-
 _ATX = re.compile(r" {0,3}(#{1,6})(?=[ \t]|$)")
 _SETEXT = re.compile(r" {0,3}(=+|-{2,})[ \t]*$")
 _LIST_OR_QUOTE = re.compile(r"[ \t]*(?:[-*+>|]|\d+[.)])[ \t]")
@@ -584,11 +577,8 @@ _FINDERS: Mapping[Shape, _HeadingFinder] = MappingProxyType(
 )
 
 
-# Chunks of prose, marked-up text and rows.
-
-
 class ProseChunker:
-    """Cuts at headings, paragraphs or rows; see ``boundaries``."""
+    """Cuts at headings, paragraphs or rows."""
 
     version = VERSION
 
@@ -670,11 +660,8 @@ class HeadingPaths:
         return self._path
 
 
-# Chunkers of extensions: one may cut the documents of an extractor instead of Penstock's own.
-
-
 class CheckedChunker:
-    """A chunker of an extension, with a check of every chunk against the text."""
+    """A chunker of an extension, for one extractor. Every chunk is checked against the text."""
 
     def __init__(self, chunker: Chunker, extension: Extension) -> None:
         self.name = chunker.name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -108,17 +108,16 @@ class EndpointEmbedder:
         return tokens
 
     def _call(self, texts: list[str]) -> npt.NDArray[np.float32]:
-        guard = self._options.guard
+        guard, limits = self._options.guard, self._options.limits
         try:
-            with _calling(guard), self._turn():
+            with (
+                guard.calling(SERVICE) if guard is not None else nullcontext(),
+                limits.call() if limits is not None else nullcontext(),
+            ):
                 return self._embedded(texts)
         except ServiceUnavailable as error:
             wait = guard.delay(error) if guard is not None else error.retry_after
             raise ServiceUnavailable(SERVICE, error.message, retry_after=wait, remedy=error.remedy) from None
-
-    def _turn(self) -> AbstractContextManager[None]:
-        limits = self._options.limits
-        return limits.call() if limits is not None else nullcontext()
 
     def _embedded(self, texts: list[str]) -> npt.NDArray[np.float32]:
         request = {"model": self._options.address.model, "input": texts, "encoding_format": "float"}
@@ -158,10 +157,6 @@ class EndpointEmbedder:
             raise _malformed("it has numbers that are too large")
         np.divide(vectors, lengths, out=vectors, where=lengths > 0)
         return vectors.astype(np.float32)
-
-
-def _calling(guard: ServiceGuard | None) -> AbstractContextManager[None]:
-    return guard.calling(SERVICE) if guard is not None else nullcontext()
 
 
 def _decoded(body: bytes) -> _Answer:

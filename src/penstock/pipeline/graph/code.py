@@ -1,4 +1,8 @@
-"""Code extractor: modules, classes, functions and methods; definitions, imports, calls and inheritance."""
+"""Graph of source code: definitions, imports, calls and inheritance of modules, classes and functions.
+
+``_Syntax`` has the node types of each language, ``_read_symbols`` finds the symbols of one file with their
+places, and ``_Names`` resolves a used name to what it names. Imports are full names of modules.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +37,6 @@ from penstock.pipeline.graph.protocol import NOTHING, GraphChunk, GraphDocument
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Query
-
-
-# Syntax of source code: the node types of definitions, calls, imports and base classes in each language.
 
 
 class _Syntax(msgspec.Struct, frozen=True):
@@ -230,9 +231,6 @@ def _parts(node: Node | None) -> list[str]:
     return parts
 
 
-# Imports of source code as dotted names of modules, resolved against the module they stand in.
-
-
 class _Import(msgspec.Struct, frozen=True):
     """An import. ``alias``: the name in this file; ``target``: the full name of the imported object."""
 
@@ -260,9 +258,6 @@ def _read_imports(node: Node, language: str, module: str, *, package: bool) -> I
         name = _text_of(given).strip("\"'<>`")
         if name:
             yield _Import(name, name, name.rpartition("/")[2], node.start_byte)
-
-
-# Python.
 
 
 def _python(node: Node, module: str, *, package: bool) -> Iterator[_Import]:
@@ -295,9 +290,6 @@ def resolve_relative(written: str, module: str, *, package: bool) -> str:
     parts = module.split(".")
     kept = parts[: len(parts) - dots + package] if dots - package else parts
     return ".".join([*kept, *filter(None, [written.lstrip(". ")])])
-
-
-# JavaScript and TypeScript.
 
 
 def _javascript(node: Node, module: str) -> Iterator[_Import]:
@@ -347,9 +339,6 @@ def module_name(path: str, is_package: Callable[[str], bool]) -> str:
         parts.insert(0, folder.name)
         folder = folder.parent
     return ".".join(parts) or folder.name or file.stem
-
-
-# Symbols of one source file: definitions, calls, imports and base classes, with their places.
 
 
 _MAX_DEPTH = 1_000

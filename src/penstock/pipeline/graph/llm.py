@@ -1,11 +1,15 @@
-"""The language model extractor, using an endpoint compatible with OpenAI's chat completions."""
+"""Graph of prose by a language model behind an endpoint compatible with OpenAI's chat completions.
+
+The text may tell the model what to answer. All it can reach is another set of its own words: names have to
+stand in the text, kinds are from a list without those of code and documents, and sizes are limited.
+"""
 
 from __future__ import annotations
 
 import re
 import threading
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any, NoReturn
 
 import msgspec
@@ -21,15 +25,8 @@ from penstock.pipeline.endpoint import (
     EndpointUse,
     ServiceGuard,
 )
-from penstock.pipeline.endpoint_client import Endpoint
 from penstock.pipeline.graph.prose import DATE, NAME, ORGANISATION, PERSON, PLACE, QUANTITY, RELATED, TERM
 from penstock.pipeline.graph.protocol import NOTHING, GraphDocument
-
-# Answers of a language model as entities and relations: names missing from the text are left out.
-#
-# The text may tell the model what to answer. All it can reach is another set of its own words: names have to
-# stand in the text, kinds are from a list without those of code and documents, and sizes are limited.
-
 
 _KINDS = (PERSON, ORGANISATION, PLACE, "event", "product", TERM, DATE, QUANTITY, NAME)
 MAX_ENTITIES = 200
@@ -87,9 +84,14 @@ SCHEMA: dict[str, Any] = {
 
 
 def decoded(content: str) -> _Answer:
-    """Decode the answer, with or without a fence around it. Raises msgspec.DecodeError or RecursionError."""
+    """Decode the answer, with or without a fence around it. Raises BadAnswer."""
     fenced = _FENCE.fullmatch(content.strip())
-    return msgspec.json.decode(fenced[1] if fenced else content, type=_Answer)
+    try:
+        return msgspec.json.decode(fenced[1] if fenced else content, type=_Answer)
+    except (msgspec.DecodeError, RecursionError) as error:
+        if "truncated" in str(error):
+            raise TruncatedAnswer(_shown_malformed(str(error)), remedy=_REMEDY) from None
+        _malformed(str(error))
 
 
 def text_halves(text: str) -> tuple[str, ...]:
@@ -255,6 +257,9 @@ class LlmExtractor:
     token_variable = _USE.variable("tokens")
 
     def __init__(self, options: LlmOptions) -> None:
+        # Imported here: the client loads slow modules, and all workers load the constants of this one.
+        from penstock.pipeline.endpoint_client import Endpoint
+
         self._model = options.address.model
         self._endpoint = Endpoint(options.address, _USE)
         self._limits = options.limits
@@ -294,7 +299,7 @@ class LlmExtractor:
         """The answer about a text. After a truncated answer, the halves of the text are sent: the answer
         about the whole text would end at the same place."""
         try:
-            return _decoded(self._ask(text))
+            return decoded(self._ask(text))
         except (CutOff, TruncatedAnswer):
             halves = text_halves(text) if halvings else ()
             if not halves:
@@ -303,7 +308,7 @@ class LlmExtractor:
         return _Answer(first.entities + second.entities, first.relations + second.relations)
 
     def _ask(self, text: str) -> str:
-        with self._turn():
+        with self._limits.call() if self._limits is not None else nullcontext():
             body = self._endpoint.post(self._request(text))
         try:
             completion = msgspec.json.decode(body, type=_Completion)
@@ -312,9 +317,6 @@ class LlmExtractor:
             _malformed(str(error))
         self._count(completion.usage, text)
         return _content(completion)
-
-    def _turn(self) -> AbstractContextManager[None]:
-        return self._limits.call() if self._limits is not None else nullcontext()
 
     def _request(self, text: str) -> bytes:
         schema = {"name": "graph", "strict": True, "schema": SCHEMA}
@@ -354,15 +356,6 @@ def _content(completion: _Completion) -> str:
     if not choice.message.content:
         _malformed("it has no content")
     return choice.message.content
-
-
-def _decoded(content: str) -> _Answer:
-    try:
-        return decoded(content)
-    except (msgspec.DecodeError, RecursionError) as error:
-        if "truncated" in str(error):
-            raise TruncatedAnswer(_shown_malformed(str(error)), remedy=_REMEDY) from None
-        _malformed(str(error))
 
 
 def _malformed(why: str) -> NoReturn:

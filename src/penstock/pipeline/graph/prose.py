@@ -1,4 +1,8 @@
-"""Prose extractor: names and recurring noun phrases, related by where they stand together."""
+"""Graph of prose and Markdown: names and recurring noun phrases, related by where they stand together.
+
+Names are found by capital letters and word lists: closed classes of English, titles, and words that tell a
+kind. Markdown adds its sections and links.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +18,6 @@ from msgspec.structs import replace
 from penstock.catalog.graph import DOCUMENT, SECTION, Entity, Extraction, Relation
 from penstock.pipeline.chunk import text
 from penstock.pipeline.graph.protocol import GraphChunk, GraphDocument, GraphExtractor
-
-# Word lists of the prose extractor: closed classes of English, titles, and words that tell a kind.
 
 
 def _words(text: str) -> frozenset[str]:
@@ -177,9 +179,6 @@ _ABBREVIATIONS = (
 """Words with a full stop that does not end the sentence."""
 
 
-# Sentences of a text as tokens with offsets: words, numbers and marks.
-
-
 _TOKEN = re.compile(
     r"(?:[^\W\d_]\.){2,}"  # U.S.
     r"|\$?\d++(?:[.,:]\d++){0,20}+(?:st|nd|rd|th|s)?(?![^\W_])"  # 1,200 and 1950s
@@ -253,9 +252,6 @@ def _keeps_stop(word: str, text: str, end: int) -> bool:
     return bool(_INITIAL.match(word)) and word.isupper() and bool(_MORE.match(text, end + 1))
 
 
-# Names in a sentence, by capital letters and closed word lists, with the kind of thing they name.
-
-
 PERSON, ORGANISATION, PLACE, NAME = "person", "organisation", "place", "name"
 DATE, QUANTITY = "date", "quantity"
 
@@ -310,9 +306,6 @@ def _spans(tokens: Sequence[_Token], is_common: Callable[[str], bool]) -> list[S
     return found
 
 
-# Dates and quantities.
-
-
 def _number_span(tokens: Sequence[_Token], at: int) -> Span | None:
     token = tokens[at]
     following = [token.lower for token in tokens[at + 1 : at + 3]] + ["", ""]
@@ -326,9 +319,6 @@ def _number_span(tokens: Sequence[_Token], at: int) -> Span | None:
     if _YEAR.match(token.text):
         return Span(at, at, DATE, DATE)
     return None
-
-
-# Names.
 
 
 def _is_name_token(token: _Token) -> bool:
@@ -446,9 +436,6 @@ def _is_no_name(token: _Token, opening: bool, is_common: Callable[[str], bool]) 
         or lower.split("-")[0] in _FUNCTION_WORDS
         or lower.split("'")[0] in _FUNCTION_WORDS
     )
-
-
-# Kinds.
 
 
 def _kind(tokens: Sequence[_Token], first: int, last: int) -> str:
@@ -584,9 +571,6 @@ def _relate(placed: Sequence[_Placed], weights: dict[tuple[Entity, Entity], floa
                 weights[pair if pair[::-1] not in weights else pair[::-1]] += weight / distance
 
 
-# Noun phrases.
-
-
 def _terms(split: Sequence[Sequence[_Token]]) -> frozenset[tuple[str, ...]]:
     """Phrases of two or three plain words with at least two occurrences in the chunk.
 
@@ -642,9 +626,6 @@ def _terms_in(tokens: Sequence[_Token], terms: frozenset[tuple[str, ...]]) -> li
                 break
         at += 1
     return found
-
-
-# Markdown extractor: sections below their documents, links, and the names in the prose.
 
 
 CONTAINS, LINKS = "contains", "links"

@@ -1,4 +1,8 @@
-"""Rules and reports of a walk."""
+"""Rules of a walk: what may skip a path, and why: names, globs, ignore files, places and sizes.
+
+``Rule`` has the reasons. ``PathRules`` decides about one path; ``walker`` asks it for each path of a folder.
+Globs are matched as git does, without backtracking, in time of at most glob times path.
+"""
 
 from __future__ import annotations
 
@@ -156,9 +160,6 @@ class WalkRules(msgspec.Struct, frozen=True, kw_only=True):
     use_gitignore: bool = True
     state_dirs: tuple[str, ...] = ()
     """Absolute paths of Penstock's own state, besides every ``.penstock``."""
-
-
-# Globs of paths as git reads them, matched without backtracking, in time of at most glob times path.
 
 
 MAX_NAME = 1_024
@@ -339,11 +340,6 @@ def _class_of(bracket: str) -> str:
     return f"[{'^' if parsed[1] else ''}{''.join(members)}]"
 
 
-# Pattern lists as in ``.gitignore``: the last matching pattern decides.
-#
-# Names, paths and suffixes are looked up in tables: 100,000 of them cost no more per path than ten.
-
-
 _NONE = -1
 _MAX_CACHED = 1_000
 """Folders with a cached result."""
@@ -373,6 +369,11 @@ class _Last(msgspec.Struct, frozen=True):
 
 
 class PatternList:
+    """Patterns as in ``.gitignore``: the last matching one decides.
+
+    Names, paths and suffixes are looked up in tables: 100,000 of them cost no more per path than ten.
+    """
+
     def __init__(self, lines: Iterable[str]) -> None:
         self.patterns = _with_folders_of_contents([found for line in lines for found in _parsed(line)])
         self._names: dict[str, _Last] = {}
@@ -503,9 +504,6 @@ def _with_folders_of_contents(patterns: list[Pattern]) -> list[Pattern]:
     return expanded[::-1]
 
 
-# Ignore files: which files apply in a directory, and whether a path is ignored.
-
-
 FILES = ((".penstockignore", Rule.PENSTOCKIGNORE), (".gitignore", Rule.GITIGNORE))
 """A ``.penstockignore`` at any level takes precedence over all ``.gitignore`` files."""
 
@@ -624,9 +622,6 @@ def _open(directory: int, *names: str) -> int:
         return os.open(names[-1], os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     finally:
         os.close(folder)
-
-
-# Rules applied to one path: by name, place, size, and the ignore files above.
 
 
 STATE_DIR = ".penstock"

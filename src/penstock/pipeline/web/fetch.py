@@ -1,6 +1,7 @@
 """Fetcher of web pages: one request at a time, with limits on size, time, redirects and addresses.
 
-Nothing is retried here: the job is. Proxies and cookies are not used.
+Only public addresses are contacted, unless a setting allows others. Nothing is retried here: the job is.
+Proxies and cookies are not used.
 """
 
 from __future__ import annotations
@@ -32,9 +33,6 @@ from penstock.errors import (
 from penstock.pipeline.endpoint_client import wait_asked_for
 from penstock.pipeline.web import urls
 from penstock.pipeline.web.urls import FetchedPage, FetchLimits, Validators
-
-# Network addresses of web servers: only public ones are contacted, unless a setting allows others.
-
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 

@@ -1,4 +1,7 @@
-"""Rules of a site for crawlers: robots.txt, as RFC 9309 says. Pure."""
+"""What a site publishes for crawlers: its rules (robots.txt, RFC 9309) and lists of its pages. Pure.
+
+Lists are ``sitemap.xml`` and the inventory of a Sphinx documentation.
+"""
 
 from __future__ import annotations
 
@@ -101,9 +104,6 @@ def _seconds(text: str) -> float:
         return min(max(float(text), 0.0), LONGEST_DELAY_S)
     except ValueError:
         return 0.0
-
-
-# Lists of pages published by a site: sitemap.xml, and the inventory of a Sphinx documentation.
 
 
 MAX_SITEMAP_BYTES = 16 << 20

@@ -1,4 +1,7 @@
-"""URLs of web pages: the normal form, and links to follow in a crawl."""
+"""URLs of web pages, and the pages behind them: normal form, links, anchors, content without navigation.
+
+The client is in ``fetch``, whose modules take long to load.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,7 @@ from urllib.parse import SplitResult, parse_qsl, quote, urljoin, urlsplit, urlun
 import msgspec
 
 from penstock.errors import DocumentDamaged, InvalidUrl
-from penstock.pipeline.extract import html
 from penstock.pipeline.extract.charset import clean, decode, markup_label
-from penstock.pipeline.extract.html import check_cost
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -148,9 +149,6 @@ def shown(url: str) -> str:
     return f"{address}?…" if mark and query else address
 
 
-# Requests for web pages and their answers. The client is in ``fetch``, whose modules take long to load.
-
-
 class FetchLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits for one page, redirects included."""
 
@@ -194,9 +192,6 @@ class FetchedPage(msgspec.Struct, frozen=True, kw_only=True):
     """Value of X-Robots-Tag."""
     suggested_name: str = ""
     """File name of Content-Disposition."""
-
-
-# Markup of a web page: links, anchors of headings, and the page without navigation.
 
 
 MAX_LINKS = 5_000
@@ -277,7 +272,9 @@ def read_article(data: bytes) -> Article:
 def _parsed_html(data: bytes) -> LexborHTMLParser | None:
     from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 
-    markup = html.simplified(clean(decode(data, markup_label).text))
+    from penstock.pipeline.extract.html import check_cost, simplified
+
+    markup = simplified(clean(decode(data, markup_label).text))
     try:
         check_cost(markup)
         return LexborHTMLParser(markup)

@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-# Word pieces of MiniLM, as the library ``tokenizers`` makes them from the same vocabulary.
-#
-# Own code, because that library requires a client of a model hub.
-
-
 UNKNOWN, BEGIN, END = "[UNK]", "[CLS]", "[SEP]"
 _MAX_WORD = 100
 _MAX_CACHED_WORDS = 50_000
@@ -38,7 +33,10 @@ _ASCII_SIGNS = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 
 
 class MiniLmTokens:
-    """Splits texts into the numbers of their pieces. For one thread at a time."""
+    """Splits texts into the numbers of their word pieces, as ``tokenizers`` does with the same vocabulary.
+
+    Own code, because that library requires a client of a model hub. For one thread at a time.
+    """
 
     def __init__(self, vocabulary: Sequence[str]) -> None:
         self._numbers = {piece: number for number, piece in enumerate(vocabulary)}

@@ -1,4 +1,7 @@
-"""Files of MiniLM: the graph and the vocabulary in the directory of models, both with known checksums."""
+"""Files of MiniLM: the graph and the vocabulary in the directory of models, both with known checksums.
+
+The graph is built of the published weights, as an ONNX file.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-# Writer of ONNX files: the few messages of the format that a graph of one model needs.
-#
-# The format is protocol buffers. Own code, because the package ``onnx`` is larger than the model.
-
-
 Attribute: TypeAlias = int | float | Sequence[int]
 
 FLOAT, INT64 = 1, 7
@@ -42,7 +40,11 @@ class GraphValue(msgspec.Struct, frozen=True):
 
 
 class GraphWriter:
-    """Nodes and constants of a graph, in order. Names of results are numbered."""
+    """Nodes and constants of a graph, in order. Names of results are numbered.
+
+    Writes the few messages of ONNX files (protocol buffers) that the graph of one model needs. Own code,
+    because the package ``onnx`` is larger than the model.
+    """
 
     def __init__(self) -> None:
         self._nodes: list[bytes] = []
@@ -139,12 +141,6 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-# The layers of MiniLM (a BERT encoder with mean pooling) as an ONNX graph.
-#
-# One text at a time: without padding there is no mask, and the vector of a text does not depend on the texts
-# beside it, although the scale of 8-bit numbers is taken from all numbers of a call.
-
-
 INPUT, OUTPUT = "input_ids", "embedding"
 _EPSILON = 1e-12
 _WEIGHT_RANGE = 64
@@ -179,6 +175,12 @@ def build_graph(weights: Weights, shape: EncoderShape, *, quantized: bool) -> by
 
 
 class _Encoder:
+    """The layers of MiniLM, a BERT encoder with mean pooling.
+
+    One text at a time: without padding there is no mask, and the vector of a text does not depend on the
+    texts beside it, although the scale of 8-bit numbers is taken from all numbers of a call.
+    """
+
     def __init__(self, weights: Weights, shape: EncoderShape, quantized: bool) -> None:
         self._weights = weights
         self._shape = shape
