@@ -1,6 +1,7 @@
-"""Drafts: the pages of a file, cut into chunks, before embedding.
+"""Drafts: the pages of a file, cut into chunks, before embedding; and the fingerprints of what made them.
 
-Small files are drafted in the worker process, large ones in the sandbox.
+Small files are drafted in the worker process, large ones in the sandbox. A fingerprint has the names and
+versions of the parts behind a document: a new one means work to repeat.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from penstock.catalog.rules.paths import text_hash
 from penstock.catalog.values import Failure, Fingerprints, NewChunk, NewPage, StoredProperties
 from penstock.errors import NoText
 from penstock.pipeline.chunk.text import (
+    CHUNKING_VERSION,
     MAX_HEADING,
     Chunk,
     Chunker,
     ChunkSizes,
     ProseChunker,
     added_chunker,
+    added_chunker_versions,
     estimated_tokens,
 )
 from penstock.pipeline.embed.protocol import Embedder
@@ -234,9 +237,6 @@ def refuse_textless(pages: Sequence[NewPage]) -> None:
         raise NoText(f"{none_read(len(pages))}: {failures[0]}")
 
 
-# Fingerprints: names and versions of the parts behind a document. A new one means work to repeat.
-
-
 OCR_OFF = "off"
 """In the place of the fingerprint of OCR: pages that are pictures were left unread."""
 NO_PICTURES = "none"
@@ -266,15 +266,12 @@ def fingerprints(
     how pictures are read, or OCR_OFF, for extractors of files that may hold some.
     """
     # Imported here: a search needs only ``fingerprint``, and should start quickly.
-    from penstock.pipeline.chunk import text
-    from penstock.pipeline.chunk.text import added_chunker_versions
     from penstock.pipeline.extract.factory import extractor
-    from penstock.pipeline.extract.file_types import EXTRACTORS
 
-    names = EXTRACTORS if extractor_name is None else (extractor_name,)
+    names = file_types.EXTRACTORS if extractor_name is None else (extractor_name,)
     parts: dict[str, object] = {
         "extract": {name: extractor(name).version for name in names},
-        "chunk": text.VERSION,
+        "chunk": CHUNKING_VERSION,
     } | added_chunker_versions(names)
     text_fingerprint = fingerprint(parts | ({} if grammar is None else {"grammar": grammar}))
     if ocr is not None:

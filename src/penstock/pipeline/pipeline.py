@@ -14,17 +14,21 @@ from penstock.catalog.rules.phases import EXTRACTING
 from penstock.catalog.values import Fingerprints, NewPage
 from penstock.errors import InvalidPayload, MemoryBudgetExceeded
 from penstock.pipeline.budget import FileLimiter, MemoryShare, Work
-from penstock.pipeline.chunk.languages import MORE_GRAMMARS
+from penstock.pipeline.chunk.languages import MORE_GRAMMARS, grammar_installed
 from penstock.pipeline.chunk.text import CHARS_PER_TOKEN, ChunkSizes
 from penstock.pipeline.draft import (
     NO_PICTURES,
     OCR_OFF,
+    Draft,
+    awaiting_ocr,
+    build_draft,
     fingerprint,
     fingerprints,
     keep_reading,
     ocr_in,
     reader_in,
     with_reader,
+    without_ocr,
 )
 from penstock.pipeline.embed.protocol import Embedder, space_of
 from penstock.pipeline.extract import file_types
@@ -35,7 +39,6 @@ from penstock.pipeline.ocr.pages import OcrSetup, combined, page_memory, with_wa
 from penstock.vocabulary import shown_size
 
 if TYPE_CHECKING:
-    from penstock.pipeline.draft import Draft
     from penstock.pipeline.extract.sandbox.sandbox import Sandbox
     from penstock.pipeline.graph.llm import LlmExtractor
 
@@ -85,7 +88,7 @@ class Pipeline:
 
     @cached_property
     def _sandbox(self) -> Sandbox:
-        # Loaded with the first file to be parsed; a walk of unchanged files parses none.
+        # Loaded with the first file to be parsed: a walk of unchanged files parses none.
         from penstock.pipeline.extract.sandbox.sandbox import Sandbox
 
         return Sandbox(self.limits)
@@ -111,7 +114,7 @@ class Pipeline:
         """
         file_type = file_types.by_name(name) or file_types.TEXT
         by_name, language = file_type.extractor, file_type.language
-        grammar = language if language in MORE_GRAMMARS and _grammar_installed(language) else None
+        grammar = language if language in MORE_GRAMMARS and grammar_installed(language) else None
         extracted = self.graph_fingerprint(name) if (self._graph if graph is None else graph) else ""
         wants_ocr = self._ocr.enabled if ocr is None else ocr
         named = reader in (None, by_name)
@@ -211,9 +214,6 @@ class Pipeline:
         limits, size = self.limits, len(content.data)
         complete, isolated = pages is None, self._isolated and not is_plain(content)
 
-        # Loaded with the first file; see ``_sandbox``.
-        from penstock.pipeline.draft import awaiting_ocr, build_draft, without_ocr
-
         def finished(draft: Draft) -> Draft:
             wanted = self._ocr.enabled if ocr is None else ocr
             return awaiting_ocr(draft) if wanted else without_ocr(draft, complete=complete)
@@ -250,8 +250,6 @@ class Pipeline:
 
         Raises errors as ``draft`` does, and others while an endpoint is unavailable.
         """
-        from penstock.pipeline.draft import build_draft
-
         most = self._limiter.most_bytes
         wanted = page_memory(self._ocr, most, 2 * len(content.data))
 
@@ -271,7 +269,7 @@ class Pipeline:
         return next(iter(build_draft(extracted, sizes, complete=False).pages), None)
 
     def _recognized(self, content: Content, page: int, setup: OcrSetup, memory_bytes: int) -> ExtractedText:
-        from penstock.pipeline.ocr.engines import open_endpoint
+        from penstock.pipeline.ocr.endpoint import VisionEndpoint
 
         options, endpoint = setup.options, setup.endpoint
         extracted = self._sandbox.extract(
@@ -283,7 +281,7 @@ class Pipeline:
         if endpoint is None or not extracted.needs_ocr:
             return extracted
         image = self._sandbox.image(content, page, options.dpi, memory_bytes=memory_bytes)
-        found = open_endpoint(endpoint).recognize(image)
+        found = VisionEndpoint(endpoint).recognize(image)
         pages = tuple(combined(each, found) for each in extracted.pages)
         return msgspec.structs.replace(extracted, pages=pages)
 
@@ -326,15 +324,6 @@ def _with_misnaming(content: Content, draft: Draft) -> Draft:
     if warning is None:
         return draft
     return msgspec.structs.replace(draft, misnamed=True, other_type=True, warnings=(warning, *draft.warnings))
-
-
-def _grammar_installed(language: str | None) -> bool:
-    """Check whether the grammar of an extra is installed."""
-    if language is None:
-        return False
-    from penstock.pipeline.chunk.code import grammar_installed
-
-    return grammar_installed(language)
 
 
 @lru_cache(64)

@@ -8,7 +8,6 @@ import heapq
 import importlib
 import re
 from collections.abc import Iterator
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,12 +20,13 @@ from penstock.pipeline.chunk.languages import (
     MAX_PARSED,
     MORE_GRAMMARS,
     Grammar,
+    grammar_installed,
 )
 from penstock.pipeline.chunk.text import (
     AFTER_HEADING,
+    CHUNKING_VERSION,
     HEADING,
     LINE,
-    VERSION,
     Chunk,
     ChunkSizes,
     ProseChunker,
@@ -72,7 +72,7 @@ class Piece(msgspec.Struct, frozen=True):
 class CodeChunker:
     """Cuts between definitions. Unparsable code, or code in an unknown language, is cut by lines."""
 
-    version = VERSION
+    version = CHUNKING_VERSION
 
     def __init__(self, language: str | None) -> None:
         self._language = language if language in GRAMMARS and grammar_installed(language) else None
@@ -95,12 +95,6 @@ class CodeChunker:
         if _error_bytes(root) > len(source) // 10:
             return None
         return tuple(_level(root, GRAMMARS[self._language], "", 0))
-
-
-@functools.cache
-def grammar_installed(language: str) -> bool:
-    """Check whether the package of a language's grammar is installed; those of the plain install are."""
-    return language not in MORE_GRAMMARS or find_spec(GRAMMARS[language].package) is not None
 
 
 @functools.cache

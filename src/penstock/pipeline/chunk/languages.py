@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
+from importlib.util import find_spec
 from types import MappingProxyType
 
 import msgspec
@@ -298,3 +300,9 @@ GRAMMARS: Mapping[str, Grammar] = MappingProxyType(
 
 COMMENTS = _words("comment line_comment block_comment attribute_item haddock documentation_comment")
 """Node types that belong to the definition right after them."""
+
+
+@functools.cache
+def grammar_installed(language: str) -> bool:
+    """Check whether the package of a language's grammar is installed; those of the plain install are."""
+    return language not in MORE_GRAMMARS or find_spec(GRAMMARS[language].package) is not None

@@ -145,7 +145,7 @@ def _last(keys: _Keys, key: int, low: int, high: int) -> int | None:
     return high - 1 - some.index(key) if key in some else None
 
 
-VERSION = "1"
+CHUNKING_VERSION = "1"
 """Version of every chunker: all share the rule of this module. Changes when the same text may be cut
 elsewhere."""
 
@@ -580,7 +580,7 @@ _FINDERS: Mapping[Shape, _HeadingFinder] = MappingProxyType(
 class ProseChunker:
     """Cuts at headings, paragraphs or rows."""
 
-    version = VERSION
+    version = CHUNKING_VERSION
 
     def __init__(self, shape: Shape = Shape.PROSE) -> None:
         self.name = str(shape)

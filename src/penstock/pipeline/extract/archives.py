@@ -1,4 +1,4 @@
-"""Archives: zip and tar, also compressed. The members become documents of their own.
+"""Archives (zip and tar, also compressed), whose members become documents, and compressed single files.
 
 A member has the number of its place in the archive, counting files only. A call for a range of numbers
 returns the first members of the range, up to some megabytes.
@@ -295,10 +295,9 @@ def _unpacked(data: bytes, limit: int) -> IO[bytes]:
     return cast("IO[bytes]", _Bounded(unpacked, limit))
 
 
-# Compressed single files, such as ``notes.txt.gz``: read as the file inside, at the outer path.
-
-
 class CompressedExtractor:
+    """A compressed single file, such as ``notes.txt.gz``: read as the file inside, at the outer path."""
+
     name = "compressed"
     version = "1"
 

@@ -1,4 +1,7 @@
-"""Character sets: from bytes to text acceptable to every store."""
+"""Character sets: from bytes to text acceptable to every store.
+
+A file may name its encoding, by labels of the web and of Windows. Otherwise it is found by the bytes.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,6 @@ import msgspec
 
 from penstock.errors import UnsupportedType
 from penstock.strict_json import normalized
-
-# Names of character sets in files: labels of the web and of Windows, and where a text declares its own.
-
 
 _LABELS = {
     "utf-8": "utf8 unicode11utf8 unicode20utf8 xunicode20utf8 utf8mb4",

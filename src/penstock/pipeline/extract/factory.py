@@ -1,4 +1,7 @@
-"""The extractor for each file type, and extraction in this process."""
+"""Extractors by file type, extraction in this process, and the table of formats.
+
+The table (what is read of each type, and what it needs) is for the documentation and ``doctor``.
+"""
 
 from __future__ import annotations
 
@@ -81,9 +84,6 @@ def check_size(content: Content, limits: ExtractLimits) -> None:
         raise DocumentTooLarge(
             f"the file has {len(content.data):,} bytes; the limit is {limits.file_bytes:,}"
         )
-
-
-# Formats: coverage and dependencies of each file type. For the documentation and ``doctor``.
 
 
 class Reader(msgspec.Struct, frozen=True):

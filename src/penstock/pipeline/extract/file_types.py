@@ -1,4 +1,8 @@
-"""File types: decided by the name of a file and checked against the content."""
+"""File types: decided by the name of a file and checked against the signature of its content.
+
+ZIP-based formats are recognized by the names of members, OLE formats by the names of streams. Only
+directories are read, within limits; nothing is unpacked. Extensions add formats.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +19,6 @@ from penstock.errors import UnsupportedType
 from penstock.extensions import Extension, ExtensionKind
 from penstock.pipeline.extract.charset import SNIFFED, looks_binary
 from penstock.pipeline.extract.protocol import Extractor, FileType
-
-# Signatures: the type of a file by content, independent of the name.
-#
-# ZIP-based formats are recognized by the names of members, OLE formats by the names of streams. Only
-# directories are read, within limits; nothing is unpacked.
 
 
 class _Signature(msgspec.Struct, frozen=True):
@@ -239,9 +238,6 @@ def _number(data: bytes, at: int, form: str, missing: int = 0) -> int:
     return found
 
 
-# Names of source files: the language of a suffix, and of files such as ``Makefile``.
-
-
 _SUFFIXES_OF_LANGUAGES = {
     "python": "py pyi pyw",
     "javascript": "js mjs cjs jsx",
@@ -308,9 +304,6 @@ _LANGUAGES_OF_NAMES = {
     "build.bazel": "python",
     "sconstruct": "python",
 }
-
-
-# Formats of extensions: file types read by other packages.
 
 
 class AddedFormat(msgspec.Struct, frozen=True):

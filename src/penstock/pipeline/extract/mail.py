@@ -1,4 +1,4 @@
-"""Mail: messages and mailboxes as Markdown, with their attachments as files of their own."""
+"""Mail: messages, mailboxes and messages of Outlook as Markdown, with their attachments as separate files."""
 
 from __future__ import annotations
 
@@ -356,9 +356,6 @@ def _left_out(names: list[str]) -> tuple[str, ...]:
     return (f"{left_out} left out, unreadable or beyond the limits: {shown}",)
 
 
-# Messages of Outlook (``.msg``), with their attachments.
-
-
 _SUBJECT, _OUTLOOK_HEADERS, _BODY, _HTML, _RTF = 0x0037, 0x007D, 0x1000, 0x1013, 0x1009
 _SENDER, _SENDER_ADDRESS, _TO, _CC = 0x0C1A, 0x0C1F, 0x0E04, 0x0E03
 _SENT, _RECEIVED = 0x0039, 0x0E06
@@ -370,7 +367,7 @@ _NAMED_PAGES = {950: "cp950", 949: "cp949", 936: "gbk", 932: "cp932", 65001: "ut
 
 
 class OutlookExtractor:
-    """Reads the properties of a message; the container is read by python-oxmsg."""
+    """A message of Outlook (``.msg``), from its properties; the container is read by python-oxmsg."""
 
     name = "outlook"
     version = "2"
@@ -396,7 +393,7 @@ class OutlookExtractor:
 
 
 class _Outlook:
-    """One message: at the top (``header_bytes`` 32) or attached to another one (24)."""
+    """One message of Outlook: at the top (``header_bytes`` 32) or attached to another one (24)."""
 
     def __init__(self, storage: Any, limits: ExtractLimits, *, header_bytes: int, depth: int = 0) -> None:
         self._storage = storage
@@ -440,9 +437,6 @@ class _Outlook:
         markup = self._decoded(html) if html is not None else self._text(_HTML)
         if markup.strip():
             return _html_text(markup, self._limits)
-        return self._rich_text()
-
-    def _rich_text(self) -> str:
         packed = self._streams.get(f"__substg1.0_{_RTF:04X}0102")
         return rich_text(packed, self._limits) if packed else ""
 

@@ -1,4 +1,8 @@
-"""Text files: plain text, Markdown, source code, and one record per line."""
+"""Text files (plain text, Markdown, source code, one record per line), and what all extractors share.
+
+Shared are documents of one page and of several, read one at a time; and names, titles and dates stated in a
+file, in one normal form.
+"""
 
 from __future__ import annotations
 
@@ -179,9 +183,6 @@ def _front_matter(text: str) -> dict[str, str]:
     return {key.lower(): value for key, value in re.findall(_FRONT_LINE, front[1])} if front else {}
 
 
-# Extraction of documents page by page.
-
-
 _ERRORS = {error.code: error for error in (ParserFailed, TimeBudgetExceeded, MemoryBudgetExceeded)}
 
 
@@ -277,9 +278,6 @@ def check_length(chars: int, limits: ExtractLimits) -> int:
     if chars > limits.text_chars:
         raise DocumentTooLarge(f"the text has more than {limits.text_chars:,} characters")
     return chars
-
-
-# Names, titles and dates stated in a file, in one normal form.
 
 
 MAX_CHARS = 500

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from penstock.pipeline.draft import fingerprint
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.graph.code import SYNTAX, CodeExtractor
-from penstock.pipeline.graph.prose import MarkdownExtractor, ProseExtractor
 from penstock.pipeline.graph.protocol import GraphExtractor
 
 if TYPE_CHECKING:
     from penstock.pipeline.graph.llm import LlmExtractor
 
 _CODE, _MARKDOWN, _PROSE = "code", "markdown", "prose"
-_EXTRACTORS: Mapping[str, GraphExtractor] = MappingProxyType(
-    {_CODE: CodeExtractor(), _MARKDOWN: MarkdownExtractor(), _PROSE: ProseExtractor()}
-)
 _DATA = frozenset(["json", "rows", "table", "xml", "sheets"])
 """Data in rows and fields: names stand together there without being related."""
 _PLAIN = frozenset(["text", "subtitles", "pdf"])
@@ -34,8 +28,12 @@ def extractor_for(name: str, llm: LlmExtractor | None = None) -> GraphExtractor 
     if kind is None:
         return None
     if llm is None or kind == _CODE:
-        return _EXTRACTORS[kind]
-    return MarkdownExtractor(llm) if kind == _MARKDOWN else llm
+        return _extractor(kind)
+    if kind == _PROSE:
+        return llm
+    from penstock.pipeline.graph.prose import MarkdownExtractor
+
+    return MarkdownExtractor(llm)
 
 
 def _kind_of(name: str) -> str | None:
@@ -71,5 +69,15 @@ def fingerprints_here(llm: LlmExtractor | None = None) -> frozenset[str]:
 def _fingerprint(kind: str, llm: str) -> str:
     if llm and kind == _PROSE:
         return llm
-    parts: dict[str, object] = {"graph": kind, "version": _EXTRACTORS[kind].version}
+    parts: dict[str, object] = {"graph": kind, "version": _extractor(kind).version}
     return fingerprint(parts | {"llm": llm} if llm else parts)
+
+
+@functools.cache
+def _extractor(kind: str) -> GraphExtractor:
+    if kind == _CODE:
+        return CodeExtractor()
+    # Imported here: the patterns for prose are compiled at the import, and few processes need them.
+    from penstock.pipeline.graph.prose import MarkdownExtractor, ProseExtractor
+
+    return MarkdownExtractor() if kind == _MARKDOWN else ProseExtractor()

@@ -25,8 +25,18 @@ from penstock.pipeline.endpoint import (
     EndpointUse,
     ServiceGuard,
 )
-from penstock.pipeline.graph.prose import DATE, NAME, ORGANISATION, PERSON, PLACE, QUANTITY, RELATED, TERM
-from penstock.pipeline.graph.protocol import NOTHING, GraphDocument
+from penstock.pipeline.graph.protocol import (
+    DATE,
+    NAME,
+    NOTHING,
+    ORGANISATION,
+    PERSON,
+    PLACE,
+    QUANTITY,
+    RELATED,
+    TERM,
+    GraphDocument,
+)
 
 _KINDS = (PERSON, ORGANISATION, PLACE, "event", "product", TERM, DATE, QUANTITY, NAME)
 MAX_ENTITIES = 200

@@ -17,7 +17,19 @@ from msgspec.structs import replace
 
 from penstock.catalog.graph import DOCUMENT, SECTION, Entity, Extraction, Relation
 from penstock.pipeline.chunk import text
-from penstock.pipeline.graph.protocol import GraphChunk, GraphDocument, GraphExtractor
+from penstock.pipeline.graph.protocol import (
+    DATE,
+    NAME,
+    ORGANISATION,
+    PERSON,
+    PLACE,
+    QUANTITY,
+    RELATED,
+    TERM,
+    GraphChunk,
+    GraphDocument,
+    GraphExtractor,
+)
 
 
 def _words(text: str) -> frozenset[str]:
@@ -252,9 +264,6 @@ def _keeps_stop(word: str, text: str, end: int) -> bool:
     return bool(_INITIAL.match(word)) and word.isupper() and bool(_MORE.match(text, end + 1))
 
 
-PERSON, ORGANISATION, PLACE, NAME = "person", "organisation", "place", "name"
-DATE, QUANTITY = "date", "quantity"
-
 _MAX_TOKENS = 9
 """Tokens of a name. A longer run of capitalised words is a headline."""
 _YEAR = re.compile(r"(?:1[5-9]|20)\d\ds?$")
@@ -468,9 +477,6 @@ def _likely_kind(tokens: Sequence[_Token], first: int, last: int) -> str:
         return PERSON
     return NAME
 
-
-RELATED = "related"
-TERM = "term"
 
 PAIR_WEIGHTS = {
     frozenset((PERSON, ORGANISATION)): 1.0,

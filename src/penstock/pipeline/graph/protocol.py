@@ -9,6 +9,12 @@ import msgspec
 
 from penstock.catalog.graph import Extraction
 
+PERSON, ORGANISATION, PLACE, NAME = "person", "organisation", "place", "name"
+TERM, DATE, QUANTITY = "term", "date", "quantity"
+"""Kinds of entities in prose."""
+RELATED = "related"
+"""The relation of names that stand together."""
+
 
 class GraphChunk(msgspec.Struct, frozen=True):
     """A chunk of a document, with the place in the text of the page."""

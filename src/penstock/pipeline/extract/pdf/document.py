@@ -1,4 +1,7 @@
-"""PDF, page by page: text layer, form fields and notes, and pages as pictures."""
+"""PDF, page by page: text layer, form fields and notes, pages as pictures; properties and damage of the file.
+
+``PdfPages`` is an open document. The text layer and its measures are in ``text``.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,16 @@ import msgspec
 
 from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge
 from penstock.pipeline.extract.charset import clean
-from penstock.pipeline.extract.pdf import text as layer
-from penstock.pipeline.extract.pdf.text import Shown, normalised, placed_words, raw_text
+from penstock.pipeline.extract.pdf.text import (
+    Shown,
+    incomplete,
+    is_telling,
+    measure,
+    normalised,
+    placed_words,
+    raw_text,
+    unusable,
+)
 from penstock.pipeline.extract.protocol import (
     Attachment,
     Content,
@@ -35,9 +46,6 @@ from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from pypdfium2 import PdfDocument, PdfPage
-
-
-# Properties of a PDF: title, author, dates, language, attached files.
 
 
 MAX_ATTACHMENTS = 100
@@ -155,12 +163,6 @@ def _file_name(name: str) -> str:
     return "".join(char for char in last if char.isprintable()).strip()[:255]
 
 
-# Form fields and notes of a PDF page, which the text layer lacks.
-#
-# Flattening draws them into the page as people see them. Values and notes that are not in the text then are
-# added below it.
-
-
 KEPT_WORDS = 0.95
 """Share of the earlier words that must be left after flattening, which can break a page's fonts."""
 _MAX_ANNOTATIONS = 5_000
@@ -196,7 +198,10 @@ def _has_additions(page: PdfPage) -> bool:
 
 
 def _additions(page: PdfPage) -> _PageAdditions:
-    """Read the values of form fields and the texts of notes, in the order of the file."""
+    """Read the values of form fields and the texts of notes, in the order of the file.
+
+    Those that are not in the text of the page once it is flattened are added below it.
+    """
     import pypdfium2.raw as pdfium
 
     texts: dict[str, None] = {}
@@ -231,7 +236,8 @@ def _read(page: PdfPage, annotation: Any) -> tuple[str, str]:
 
 
 def _flatten(page: PdfPage) -> None:
-    """Draw fields and notes into the page, which must be closed and opened again to show them."""
+    """Draw fields and notes into the page as people see them. The text layer lacks them. The page must be
+    closed and opened again to show them."""
     import pypdfium2.raw as pdfium
 
     pdfium.FPDFPage_Flatten(page, pdfium.FLAT_NORMALDISPLAY)
@@ -308,11 +314,6 @@ def _string(read: Callable[..., int], *arguments: Any) -> str:
     return clean(bytes(buffer)[: size - 2].decode("utf-16-le", "replace")).replace("\x00", "").strip()
 
 
-# Damage of a PDF: signs of an object table rebuilt by pdfium, with possibly missing parts.
-#
-# pdfium repairs silently. This checks the last table of a file against the objects it points to.
-
-
 _TAIL = 2_048
 _MAX_ENTRIES = 1_000
 _ENTRY_BYTES = 20
@@ -329,7 +330,10 @@ WRONG_TABLE = "the PDF is damaged: its table of objects is wrong, so that parts 
 
 
 def _damage_warnings(data: bytes) -> list[str]:
-    """Warnings about a damaged file, which pdfium opened nevertheless."""
+    """Warnings about a damaged file, which pdfium opened nevertheless: it repairs silently.
+
+    This checks the last table of objects of a file against the objects it points to.
+    """
     starts = _START.findall(data[-_TAIL:])
     if not starts:
         return [CUT_OFF]
@@ -378,9 +382,6 @@ def _balanced(data: bytes, at: int) -> bool:
         return False
     plain = _STRING.sub(b"", trailer[1])
     return plain.count(b"<<") == plain.count(b">>") and plain.count(b"[") == plain.count(b"]")
-
-
-# Objects on a PDF page: the part covered by pictures, invisible text, text without width.
 
 
 _SAMPLE = 5
@@ -622,8 +623,8 @@ class PdfPages:
 
     def _page(self, page: PdfPage, number: int) -> Page:
         raw = raw_text(page)
-        measures = layer.measure(raw)
-        reason = layer.unusable(measures)
+        measures = measure(raw)
+        reason = unusable(measures)
         added = _PageAdditions()
         if _has_additions(page):
             added = _additions(page)
@@ -631,9 +632,8 @@ class PdfPages:
         text = "" if reason else normalised(raw)
         text = with_additions(text, added.texts)
         if reason is None:
-            few = measures.chars < layer.FEW_CHARS or measures.cjk >= layer.MOSTLY
-            shown = _survey(page, whole=few)
-            reason = layer.incomplete(measures, shown, has_text=bool(text))
+            shown = _survey(page, whole=not is_telling(measures))
+            reason = incomplete(measures, shown, has_text=bool(text))
         return Page(number, text, needs_ocr=reason is not None, warnings=added.warnings, ocr_reason=reason)
 
     def _flattened_text(self, number: int, raw: str) -> str:

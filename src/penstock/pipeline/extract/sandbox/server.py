@@ -1,7 +1,8 @@
 """The processes of the sandbox: a zygote for forking, and a child for parsing files.
 
 The zygote has one thread, holds no data and loads the parsers. A child confines itself, then serves files
-until the sandbox ends it.
+until the sandbox ends it: Landlock denies files, seccomp denies system calls. Where the kernel has neither,
+nothing is denied and nothing fails; ``supported`` tells which of them it has.
 """
 
 from __future__ import annotations
@@ -57,12 +58,6 @@ from penstock.pipeline.extract.text import (
     wanted_pages,
 )
 from penstock.pipeline.ocr.protocol import OcrOptions
-
-# Confinement of a process by the kernel: no network, no processes, no files but those named.
-#
-# Landlock denies files, seccomp denies system calls. Where the kernel has neither, nothing is denied and
-# nothing fails; ``supported`` tells which of them it has.
-
 
 try:
     import ctypes
