@@ -10,14 +10,16 @@ from collections.abc import Iterator
 import msgspec
 
 from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge
-from penstock.pipeline.extract.office import package
 from penstock.pipeline.extract.office.markdown_page import END_OF_TABLE, Block, MarkdownPage
-from penstock.pipeline.extract.office.package import no_text, refuse_encrypted_package
+from penstock.pipeline.extract.office.package import (
+    container_properties,
+    no_text,
+    opened_container,
+    read_stream,
+    refuse_encrypted_package,
+)
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Shape
 from penstock.pipeline.extract.text import stated_title
-
-# Formats of the paragraphs of a Word 97 document, by position in the stream.
-
 
 _PAGE = 512
 _PLACE_OF_TABLE = 0x102
@@ -42,7 +44,8 @@ _UNKNOWN = _ParagraphFormat()
 
 
 class _ParagraphFormats:
-    """Formats of all paragraphs. A damaged table counts as empty: the text is read all the same."""
+    """Formats of all paragraphs, by position in the stream. A damaged table counts as empty: the text is
+    read all the same."""
 
     def __init__(self, main: bytes, table: bytes) -> None:
         self._starts: list[int] = []
@@ -144,13 +147,13 @@ class DocExtractor:
         pages: range | None = None,  # noqa: ARG002 - a Word document has pages only when it is printed
     ) -> ExtractedText:
         refuse_encrypted_package(content.data)
-        with package.opened(content.data) as container:
-            main = package.stream(container, "WordDocument")
+        with opened_container(content.data) as container:
+            main = read_stream(container, "WordDocument")
             if main is None or len(main) < 0x1AA:
                 raise DocumentDamaged("the container holds no Word document")
             name = "1Table" if _u16(main, 0x0A) & _TABLE_1 else "0Table"
-            document = _document(main, package.stream(container, name) or b"", limits)
-            title, properties = package.properties(container)
+            document = _document(main, read_stream(container, name) or b"", limits)
+            title, properties = container_properties(container)
         page = MarkdownPage(limits)
         writer = _Writer(document, page)
         writer.write()

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 import msgspec
 from msgspec.structs import replace
 
-from penstock.pipeline.extract.office import package
 from penstock.pipeline.extract.office.markdown_page import (
     MAX_COLUMNS,
     Block,
@@ -17,12 +16,9 @@ from penstock.pipeline.extract.office.markdown_page import (
     TableGrid,
     cell_text,
 )
-from penstock.pipeline.extract.office.package import Attributes, Package
+from penstock.pipeline.extract.office.package import Attributes, Package, XmlHandler, drawn_texts
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Page, Shape
 from penstock.pipeline.extract.text import stated_title
-
-# Styles and numbering of a Word document: which paragraphs are headings, list items or code.
-
 
 _HEADING = re.compile(
     r"(?:heading|ü?berschrift|titre|titolo|t[íi]?tulo|kop|rubrik|overskrift|otsikko|nag[łl]?[óo]?wek|nadpis|"
@@ -61,7 +57,7 @@ class _Style(msgspec.Struct, frozen=True):
         )
 
 
-class _Styles:
+class _Styles(XmlHandler):
     """Paragraph styles by id. Handler of the part ``styles.xml``."""
 
     elements_read = frozenset("w:style w:name w:basedOn w:outlineLvl w:numId w:ilvl".split())
@@ -101,8 +97,6 @@ class _Styles:
     def end(self, name: str) -> None:
         if name == "w:style":
             self._id = ""
-
-    def text(self, data: str) -> None: ...
 
     def _change(self, **facts: object) -> None:
         self._own[self._id] = replace(self._own[self._id], **facts)
@@ -156,7 +150,7 @@ class _Level(msgspec.Struct, frozen=True):
     start: int = 1
 
 
-class _Numbering:
+class _Numbering(XmlHandler):
     """Lists by id, with the numbers of their items. Handler of the part ``numbering.xml``."""
 
     def __init__(self) -> None:
@@ -181,10 +175,6 @@ class _Numbering:
             self._change(bullet=value == "bullet", hidden=value == "none")
         elif name in ("w:start", "w:startOverride"):
             self._change(start=small_number(value) or 0)
-
-    def end(self, name: str) -> None: ...
-
-    def text(self, data: str) -> None: ...
 
     def _change(self, **facts: object) -> None:
         base = self._levels.get(self._abstract.get(self._owner, ""), {})
@@ -214,9 +204,6 @@ class _Numbering:
     def _about(self, number_id: str, level: int) -> _Level:
         own = self._levels.get(number_id, {}).get(level)
         return own or self._levels.get(self._abstract.get(number_id, ""), {}).get(level) or _Level()
-
-
-# Stories of a Word document: the body, and each header, footer, note and comment, as blocks of text.
 
 
 _LEFT_OUT = frozenset(
@@ -282,8 +269,9 @@ class _Paragraph:
         """Text boxes anchored in this paragraph."""
 
 
-class _Story:
-    """Handler of a part with paragraphs. Blocks go to ``sink`` in reading order."""
+class _Story(XmlHandler):
+    """Handler of a part with paragraphs: the body, a header or a footer. Blocks go to ``sink`` in reading
+    order."""
 
     def __init__(
         self, styles: _Styles, numbering: _Numbering, notes: _WordNotes | None, sink: Callable[[Block], None]
@@ -523,5 +511,5 @@ class _Reader:
 
     def _drawings(self, position: int) -> Iterator[Block]:
         for part in (*self._parts("diagramData"), *self._parts("chart")):
-            for text in package.texts(self._package.archive, part):
+            for text in drawn_texts(self._package.archive, part):
                 yield Block(text, position)

@@ -1,4 +1,4 @@
-"""OpenDocument files: texts on one page, presentations by slide, spreadsheets by sheet."""
+"""OpenDocument files: texts on one page, presentations by slide, spreadsheets by sheet, as blocks of text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.pipeline.extract.office.markdown_page import (
     TableGrid,
     read_pages,
 )
-from penstock.pipeline.extract.office.package import Archive, Attributes, PropertyReader, no_text
+from penstock.pipeline.extract.office.package import Archive, Attributes, PropertyReader, XmlHandler, no_text
 from penstock.pipeline.extract.protocol import (
     Content,
     ExtractedText,
@@ -28,14 +28,11 @@ from penstock.pipeline.extract.protocol import (
 )
 from penstock.pipeline.extract.text import stated_date, stated_title
 
-# Styles of OpenDocument files: which paragraphs are titles or code, and which lists are numbered.
-
-
 _LEVELS = {"Title": 1, "Subtitle": 2}
 _CODE = "Preformatted_20_Text"
 
 
-class _OdfStyles:
+class _OdfStyles(XmlHandler):
     """Paragraph and list styles, of ``styles.xml`` and of the automatic styles in ``content.xml``."""
 
     def __init__(self) -> None:
@@ -54,10 +51,6 @@ class _OdfStyles:
             # Without a format the items show no number.
             if attributes.get("style:num-format"):
                 self._numbered.add((self._list_style, level))
-
-    def end(self, name: str) -> None: ...
-
-    def text(self, data: str) -> None: ...
 
     def is_numbered(self, list_style: str, level: int) -> bool:
         return (list_style, level) in self._numbered
@@ -82,9 +75,6 @@ class _OdfStyles:
         root = self._roots.get(style, style)
         self._roots.update(dict.fromkeys(passed, root))
         return root
-
-
-# Text of OpenDocument files as blocks: paragraphs, lists, tables, notes, comments and frames.
 
 
 _LEFT_OUT = frozenset(
@@ -126,7 +116,7 @@ class _List:
         """Marker of an item whose text has not begun yet."""
 
 
-class _OdfStory:
+class _OdfStory(XmlHandler):
     """Handler of a part with paragraphs. Blocks go to ``sink`` in reading order."""
 
     def __init__(self, styles: _OdfStyles, sink: Callable[[Block], None]) -> None:
@@ -300,9 +290,6 @@ class _OdfStory:
             self._sink(replace(block, position=max(1, self.paragraphs)))
 
 
-# Sheets of OpenDocument spreadsheets. Repeated cells are written out only up to a limit.
-
-
 _MAX_REPEATED = 100
 _VALUES = (
     "office:string-value",
@@ -314,7 +301,10 @@ _VALUES = (
 
 
 class _OdfSheets(_OdfStory):
-    """Handler of ``content.xml``: a page for each sheet, with the sheet's name as a heading."""
+    """Handler of ``content.xml``: a page for each sheet, with the sheet's name as a heading.
+
+    Repeated cells are written out only up to a limit.
+    """
 
     def __init__(self, limits: ExtractLimits) -> None:
         super().__init__(_OdfStyles(), self._add)
@@ -495,14 +485,10 @@ def _sheets(archive: Archive, limits: ExtractLimits) -> _Read:
     return sheets.pages(), "", sheets.warnings
 
 
-class _Manifest:
+class _Manifest(XmlHandler):
     def start(self, name: str, attributes: Attributes) -> None:  # noqa: ARG002
         if name == "manifest:encryption-data":
             raise DocumentEncrypted("the document is encrypted and opens only with a password")
-
-    def end(self, name: str) -> None: ...
-
-    def text(self, data: str) -> None: ...
 
 
 def _about(archive: Archive) -> tuple[str | None, Properties]:

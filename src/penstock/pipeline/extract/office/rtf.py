@@ -23,9 +23,6 @@ from penstock.pipeline.extract.protocol import (
 )
 from penstock.pipeline.extract.text import one_line, stated_title
 
-# Control words and character sets of RTF.
-
-
 _LEFT_OUT = frozenset(
     "aftncn aftnsep aftnsepc atnid atndate atnref atntime background bkmkend bkmkstart category "
     "colorschememapping colortbl comment company datafield datastore doccomm falt fldinst file filetbl "
@@ -112,9 +109,6 @@ def _code_page(number: int | None) -> str:
         return ""
 
 
-# Reader of RTF: groups, control words and encoded bytes as blocks of text. One pass, without recursion.
-
-
 _TOKEN = re.compile(
     rb"\\([a-zA-Z]{1,32})(-?[0-9]{1,9})? ?|\\'([0-9a-fA-F]{2})|\\([^a-zA-Z])|([{}])|[\r\n]+|([^\\{}\r\n]+)|.",
     re.DOTALL,
@@ -165,7 +159,8 @@ class _State:
 
 
 class RtfReader:
-    """Blocks of a document go to ``sink``. Notes, headers and shapes follow the paragraph they stand in."""
+    """RTF in one pass, without recursion. Blocks of a document go to ``sink``. Notes, headers and shapes
+    follow the paragraph they stand in."""
 
     def __init__(self, sink: Callable[[Block], None]) -> None:
         self._sink = sink

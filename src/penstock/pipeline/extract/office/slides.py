@@ -1,4 +1,7 @@
-"""PowerPoint presentations since 2007: a page for each slide, with tables, diagrams, notes and comments."""
+"""PowerPoint presentations, since 2007 and of PowerPoint 97 to 2003: a page for each slide.
+
+The newer ones have tables, diagrams, notes and comments, the older ones texts and notes.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,6 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock.errors import DocumentDamaged, DocumentEncrypted
-from penstock.pipeline.extract.office import package
-from penstock.pipeline.extract.office import package as drawn_texts
 from penstock.pipeline.extract.office.markdown_page import (
     END_OF_TABLE,
     Block,
@@ -18,7 +19,17 @@ from penstock.pipeline.extract.office.markdown_page import (
     page_warnings,
     read_pages,
 )
-from penstock.pipeline.extract.office.package import Attributes, Package, no_text, refuse_encrypted_package
+from penstock.pipeline.extract.office.package import (
+    Attributes,
+    Package,
+    XmlHandler,
+    container_properties,
+    drawn_texts,
+    no_text,
+    opened_container,
+    read_stream,
+    refuse_encrypted_package,
+)
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Page, Shape
 from penstock.pipeline.extract.text import stated_title
 
@@ -80,20 +91,18 @@ def _page(package: Package, part: str | None, number: int, limits: ExtractLimits
     relations = [one for one in package.relations(part).values() if one.part in package.archive]
     for relation in relations:
         if relation.kind in ("diagramData", "chart"):
-            page.add_all(Block(text) for text in drawn_texts.texts(package.archive, relation.part))
+            page.add_all(Block(text) for text in drawn_texts(package.archive, relation.part))
     for relation in relations:
         if relation.kind == "notesSlide":
             notes = SlideShapes(_NOT_NOTES)
             package.archive.parse(relation.part, notes)
             page.add_all(replace(block, quoted=True, marker="") for block in notes.blocks)
         elif relation.kind == "comments":
-            page.add_all(
-                Block(text, quoted=True) for text in drawn_texts.texts(package.archive, relation.part)
-            )
+            page.add_all(Block(text, quoted=True) for text in drawn_texts(package.archive, relation.part))
     return page.page(number)
 
 
-class _SlideOrder:
+class _SlideOrder(XmlHandler):
     def __init__(self) -> None:
         self.ids: list[str] = []
 
@@ -101,12 +110,8 @@ class _SlideOrder:
         if name == "p:sldId":
             self.ids.append(attributes.get("r:id", ""))
 
-    def end(self, name: str) -> None: ...
 
-    def text(self, data: str) -> None: ...
-
-
-class SlideShapes:
+class SlideShapes(XmlHandler):
     """Handler of a slide: titles, and blocks of other shapes."""
 
     def __init__(self, left_out: frozenset[str] = _NUMBERS) -> None:
@@ -197,9 +202,6 @@ class SlideShapes:
         return self._bullet
 
 
-# PowerPoint presentations of PowerPoint 97 to 2003: a page for each slide.
-
-
 _DOCUMENT, _SLIDE_ATOM, _SLIDE_PERSIST = 1000, 1007, 1011
 _TEXT_HEADER, _TEXT_CHARS, _TEXT_BYTES = 3999, 4000, 4008
 _SLIDE_LIST, _USER_EDIT, _PERSIST_DIRECTORY = 4080, 4085, 6002
@@ -213,7 +215,7 @@ _NO_HEADER = 4
 
 
 class PptExtractor:
-    """The title of a slide is a heading; notes follow the text."""
+    """PowerPoint 97 to 2003. The title of a slide is a heading; notes follow the text."""
 
     name = "ppt"
     version = "1"
@@ -222,11 +224,11 @@ class PptExtractor:
         self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
         refuse_encrypted_package(content.data)
-        with package.opened(content.data) as container:
-            records = package.stream(container, "PowerPoint Document")
-            user = package.stream(container, "Current User")
+        with opened_container(content.data) as container:
+            records = read_stream(container, "PowerPoint Document")
+            user = read_stream(container, "Current User")
             pictures = container.exists("Pictures")
-            title, properties = package.properties(container)
+            title, properties = container_properties(container)
         if records is None or user is None or len(user) < 20:
             raise DocumentDamaged("the container holds no PowerPoint presentation")
         if int.from_bytes(user[12:16], "little") == _ENCRYPTED:

@@ -236,8 +236,10 @@ def _read(page: PdfPage, annotation: Any) -> tuple[str, str]:
 
 
 def _flatten(page: PdfPage) -> None:
-    """Draw fields and notes into the page as people see them. The text layer lacks them. The page must be
-    closed and opened again to show them."""
+    """Draw fields and notes, which the text layer lacks, into the page as people see them.
+
+    The page must be closed and opened again to show them.
+    """
     import pypdfium2.raw as pdfium
 
     pdfium.FPDFPage_Flatten(page, pdfium.FLAT_NORMALDISPLAY)
