@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock.catalog.rules.paths import text_hash
 from penstock.catalog.values import Failure, Fingerprints, NewChunk, NewPage, StoredProperties
@@ -76,7 +77,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
         """The draft with further warnings."""
         if not more:
             return self
-        return msgspec.structs.replace(self, warnings=(*self.warnings, *more))
+        return replace(self, warnings=(*self.warnings, *more))
 
     @property
     def chunks(self) -> list[NewChunk]:
@@ -143,10 +144,8 @@ def with_all_pages(draft: Draft, file_path: str | None) -> Draft:
         return draft
     pages = draft.pages + tuple(NewPage(number=number) for number in numbers)
     if file_path is not None:
-        pages = tuple(
-            msgspec.structs.replace(page, file_path=file_path) if page.unread else page for page in pages
-        )
-    return msgspec.structs.replace(draft, pages=pages)
+        pages = tuple(replace(page, file_path=file_path) if page.unread else page for page in pages)
+    return replace(draft, pages=pages)
 
 
 def awaiting_ocr(draft: Draft) -> Draft:
@@ -154,7 +153,7 @@ def awaiting_ocr(draft: Draft) -> Draft:
     if not any(page.needs_ocr for page in draft.pages):
         return draft
     pages = [NewPage(number=page.number, needs_ocr=True) if page.needs_ocr else page for page in draft.pages]
-    return msgspec.structs.replace(draft, pages=tuple(pages), has_pictures=True)
+    return replace(draft, pages=tuple(pages), has_pictures=True)
 
 
 def without_ocr(draft: Draft, *, complete: bool) -> Draft:
@@ -167,13 +166,13 @@ def without_ocr(draft: Draft, *, complete: bool) -> Draft:
     pages = [
         NewPage(number=page.number, failure=OCR_NEEDED)
         if page.unread and page.needs_ocr
-        else msgspec.structs.replace(page, needs_ocr=False)
+        else replace(page, needs_ocr=False)
         for page in draft.pages
     ]
     if complete and all(page.failure is not None or not page.chunks for page in pages):
         where = f" on any of {how_many(len(pages), 'page')}" if len(pages) > 1 else ""
         raise NoText(f"no text{where}, OCR needed", remedy=OCR_OFF_WARNING)
-    return msgspec.structs.replace(draft, pages=tuple(pages), has_pictures=True)
+    return replace(draft, pages=tuple(pages), has_pictures=True)
 
 
 def _chunks(text: str, extracted: ExtractedText, sizes: ChunkSizes) -> list[Chunk]:
@@ -313,7 +312,7 @@ def without_pictures(made: Fingerprints) -> Fingerprints:
 
 def _with_ocr(made: Fingerprints, ocr: str) -> Fingerprints:
     first, *rest = made.ocr.split(":")
-    return msgspec.structs.replace(made, ocr=":".join((f"{first.partition('+')[0]}+{ocr}", *rest)))
+    return replace(made, ocr=":".join((f"{first.partition('+')[0]}+{ocr}", *rest)))
 
 
 def keep_reading(wanted: Fingerprints, made: Fingerprints) -> Fingerprints:

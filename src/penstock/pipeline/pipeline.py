@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock import clock
 from penstock.catalog.rules.phases import EXTRACTING
@@ -122,7 +123,7 @@ class Pipeline:
         found = self._fingerprints.get(key)
         if found is None:
             found = self._made_with(reader or by_name, sizes, grammar, named=named, wants_ocr=wants_ocr)
-            found = msgspec.structs.replace(found, **{EXTRACTING.value: extracted})
+            found = replace(found, **{EXTRACTING.value: extracted})
             self._fingerprints[key] = found
         return found
 
@@ -138,7 +139,7 @@ class Pipeline:
         """The wanted fingerprints of a source made before: entities, once wanted, stay until refused."""
         if getattr(wanted, EXTRACTING) or not getattr(made, EXTRACTING):
             return wanted
-        return msgspec.structs.replace(wanted, **{EXTRACTING.value: self.graph_fingerprint(name)})
+        return replace(wanted, **{EXTRACTING.value: self.graph_fingerprint(name)})
 
     def keep_paid_graph(self, wanted: Fingerprints, made: Fingerprints) -> Fingerprints:
         """The wanted fingerprints of a source made before, without a change that needs a paid model."""
@@ -148,7 +149,7 @@ class Pipeline:
 
         if getattr(wanted, EXTRACTING) not in fingerprints_here(self.llm) - fingerprints_here():
             return wanted
-        return msgspec.structs.replace(wanted, **{EXTRACTING.value: getattr(made, EXTRACTING)})
+        return replace(wanted, **{EXTRACTING.value: getattr(made, EXTRACTING)})
 
     def graph_fingerprint(self, name: str) -> str:
         """Fingerprint of the extractor of entities for a file of this name; empty without one."""
@@ -180,7 +181,7 @@ class Pipeline:
             return wanted
         reading, *sizes = wanted.ocr.split(":")
         reading = fingerprint({"reading": reading, "first_bytes": self.limits.text_bytes})
-        return msgspec.structs.replace(wanted, ocr=":".join((reading, *sizes)))
+        return replace(wanted, ocr=":".join((reading, *sizes)))
 
     def failure_fingerprint(self, wanted: Fingerprints) -> str:
         """Fingerprint of a failure: another parser, other limits or a new component may read the file."""
@@ -283,7 +284,7 @@ class Pipeline:
         image = self._sandbox.image(content, page, options.dpi, memory_bytes=memory_bytes)
         found = VisionEndpoint(endpoint).recognize(image)
         pages = tuple(combined(each, found) for each in extracted.pages)
-        return msgspec.structs.replace(extracted, pages=pages)
+        return replace(extracted, pages=pages)
 
     def pause(self) -> None:
         """Free the memory kept for further pages, if another process waits for some."""
@@ -299,7 +300,7 @@ class Pipeline:
         data = whole_lines(content.data, quoted=file_type.extractor == "table")
         draft = self.draft(Content(content.name, data), sizes)
         read = f"indexed the first {shown_size(len(content.data))} of {shown_size(whole)}"
-        return msgspec.structs.replace(draft, warnings=(read, *draft.warnings))
+        return replace(draft, warnings=(read, *draft.warnings))
 
     def embed(self, texts: list[str]) -> list[bytes]:
         vectors = self.embedder.embed(texts)
@@ -317,13 +318,11 @@ def _with_misnaming(content: Content, draft: Draft) -> Draft:
     if file_types.detect(name, content.data) == file_types.COMPRESSED:
         # The draft is of the file inside, which the suffix before the last one names.
         warning = file_types.misnaming(file_types.uncompressed_name(name), found)
-        return msgspec.structs.replace(
-            draft, other_type=True, warnings=(*filter(None, [warning]), *draft.warnings)
-        )
+        return replace(draft, other_type=True, warnings=(*filter(None, [warning]), *draft.warnings))
     warning = file_types.misnaming(name, found)
     if warning is None:
         return draft
-    return msgspec.structs.replace(draft, misnamed=True, other_type=True, warnings=(warning, *draft.warnings))
+    return replace(draft, misnamed=True, other_type=True, warnings=(warning, *draft.warnings))
 
 
 @lru_cache(64)

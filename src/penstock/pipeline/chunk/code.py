@@ -365,4 +365,4 @@ def _with_symbols(chunks: list[Chunk], definitions: list[Definition]) -> Iterato
         here = sorted(by_start[first : bisect.bisect_left(starts, chunk.end)])
         indexes = [*(-index for index in around[:1]), *here]
         names = dict.fromkeys(definitions[index].name for index in indexes)
-        yield msgspec.structs.replace(chunk, symbols=tuple(names))
+        yield replace(chunk, symbols=tuple(names))

@@ -302,11 +302,7 @@ class CompressedExtractor:
     version = "1"
 
     def extract(
-        self,
-        content: Content,
-        file_type: FileType,  # noqa: ARG002 - the type of the file inside counts
-        limits: ExtractLimits,
-        pages: range | None = None,
+        self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
         from penstock.pipeline.extract.factory import extractor
 
@@ -323,5 +319,5 @@ class CompressedExtractor:
         if inner_type.extractor in ("archive", self.name):
             raise UnsupportedType("an archive or another compressed file is inside this compressed file")
         extracted = extractor(inner_type.extractor).extract(inner, inner_type, limits, pages)
-        outer_type = msgspec.structs.replace(inner_type, extractor=self.name)
-        return msgspec.structs.replace(extracted, file_type=outer_type)
+        outer_type = replace(inner_type, extractor=self.name)
+        return replace(extracted, file_type=outer_type)

@@ -176,11 +176,7 @@ class HtmlExtractor:
     version = "2"
 
     def extract(
-        self,
-        content: Content,
-        file_type: FileType,
-        limits: ExtractLimits,
-        pages: range | None = None,  # noqa: ARG002 - there is one page
+        self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
         from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 

@@ -76,11 +76,7 @@ class MailExtractor:
     version = "1"
 
     def extract(
-        self,
-        content: Content,
-        file_type: FileType,
-        limits: ExtractLimits,
-        pages: range | None = None,  # noqa: ARG002 - there is one page
+        self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
         return _one_message(read_message(_as_bytes(content.data), limits), file_type, limits)
 
@@ -92,11 +88,7 @@ class MailboxExtractor:
     version = "1"
 
     def extract(
-        self,
-        content: Content,
-        file_type: FileType,
-        limits: ExtractLimits,
-        pages: range | None = None,  # noqa: ARG002 - read as a whole
+        self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
         data = _as_bytes(content.data).replace(b"\r\n", b"\n")
         starts = list(_START.finditer(data))
@@ -373,11 +365,7 @@ class OutlookExtractor:
     version = "2"
 
     def extract(
-        self,
-        content: Content,
-        file_type: FileType,
-        limits: ExtractLimits,
-        pages: range | None = None,  # noqa: ARG002 - there is one page
+        self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
         from olefile import OleFileIO
         from oxmsg.storage import Storage

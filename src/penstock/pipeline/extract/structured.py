@@ -42,11 +42,7 @@ class JsonExtractor:
     version = "2"
 
     def extract(
-        self,
-        content: Content,
-        file_type: FileType,
-        limits: ExtractLimits,
-        pages: range | None = None,  # noqa: ARG002 - there is one page
+        self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
         decoded = decode(content.data)
         text = clean(decoded.text)
@@ -81,11 +77,7 @@ class NotebookExtractor:
     version = "2"
 
     def extract(
-        self,
-        content: Content,
-        file_type: FileType,
-        limits: ExtractLimits,
-        pages: range | None = None,  # noqa: ARG002 - there is one page
+        self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
         decoded = decode(content.data)
         try:
@@ -184,11 +176,7 @@ class XmlExtractor:
     version = "2"
 
     def extract(
-        self,
-        content: Content,
-        file_type: FileType,
-        limits: ExtractLimits,
-        pages: range | None = None,  # noqa: ARG002 - there is one page
+        self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
         decoded = decode(content.data, markup_label)
         text = clean(decoded.text)
@@ -328,11 +316,7 @@ class TableExtractor:
     version = "2"
 
     def extract(
-        self,
-        content: Content,
-        file_type: FileType,
-        limits: ExtractLimits,
-        pages: range | None = None,  # noqa: ARG002 - there is one page
+        self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
         decoded = decode(content.data, text_label)
         text = clean(decoded.text)
@@ -426,11 +410,7 @@ class SubtitleExtractor:
     version = "1"
 
     def extract(
-        self,
-        content: Content,
-        file_type: FileType,
-        limits: ExtractLimits,
-        pages: range | None = None,  # noqa: ARG002 - there is one page
+        self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
         decoded = decode(content.data)
         written = clean(decoded.text)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import TypeGuard
 
-import msgspec
+from msgspec.structs import replace
 
 from penstock.errors import (
     DocumentDamaged,
@@ -68,11 +68,7 @@ class TextExtractor:
         self.name = name
 
     def extract(
-        self,
-        content: Content,
-        file_type: FileType,
-        limits: ExtractLimits,
-        pages: range | None = None,  # noqa: ARG002 - there is one page
+        self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
         decoded = decode(content.data, text_label)
         text = clean(decoded.text)
@@ -104,8 +100,8 @@ def with_properties(extracted: ExtractedText, **stated: str) -> ExtractedText:
     }
     if not kept:
         return extracted
-    properties = msgspec.structs.replace(extracted.properties, **kept)
-    return msgspec.structs.replace(extracted, properties=properties)
+    properties = replace(extracted.properties, **kept)
+    return replace(extracted, properties=properties)
 
 
 def one_page(
@@ -240,7 +236,7 @@ def with_pages(head: ExtractedText, found: Sequence[Page]) -> ExtractedText:
     """The document with these pages. Raises an ``UnreadableDocument`` if every page failed."""
     failures = [(page.number, page.failure_code, page.failure) for page in found if page.failure]
     refuse_unreadable(head.page_count, failures)
-    return msgspec.structs.replace(
+    return replace(
         head,
         pages=tuple(found),
         warnings=head.warnings + failure_warnings([number for number, *_ in failures]),

@@ -140,11 +140,7 @@ class DocExtractor:
     version = "1"
 
     def extract(
-        self,
-        content: Content,
-        file_type: FileType,
-        limits: ExtractLimits,
-        pages: range | None = None,  # noqa: ARG002 - a Word document has pages only when it is printed
+        self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
         refuse_encrypted_package(content.data)
         with opened_container(content.data) as container:

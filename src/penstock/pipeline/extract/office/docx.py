@@ -444,11 +444,7 @@ class DocxExtractor:
     version = "1"
 
     def extract(
-        self,
-        content: Content,
-        file_type: FileType,
-        limits: ExtractLimits,
-        pages: range | None = None,  # noqa: ARG002 - a Word document has pages only when it is printed
+        self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
         package = Package(content.data, limits, "word/document.xml")
         reader = _Reader(package, limits)

@@ -143,7 +143,7 @@ class _Package(XmlHandler):
             self._current = "modified"
         self._parts.clear()
 
-    def end(self, name: str) -> None:  # noqa: ARG002
+    def end(self, name: str) -> None:
         text = one_line("".join(self._parts)) if self._current else ""
         if text:
             known = self._facts.setdefault(self._current, [])

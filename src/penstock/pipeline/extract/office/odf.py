@@ -486,7 +486,7 @@ def _sheets(archive: Archive, limits: ExtractLimits) -> _Read:
 
 
 class _Manifest(XmlHandler):
-    def start(self, name: str, attributes: Attributes) -> None:  # noqa: ARG002
+    def start(self, name: str, attributes: Attributes) -> None:
         if name == "manifest:encryption-data":
             raise DocumentEncrypted("the document is encrypted and opens only with a password")
 

@@ -329,7 +329,7 @@ class PropertyReader(XmlHandler):
         self._current = ""
         self._parts: list[str] = []
 
-    def start(self, name: str, attributes: Attributes) -> None:  # noqa: ARG002
+    def start(self, name: str, attributes: Attributes) -> None:
         if name in self.found and not self.found[name]:
             self._current = name
             self._parts.clear()
@@ -383,7 +383,7 @@ class _DrawingTexts(XmlHandler):
         self._names = 0
         self._seen_names: set[str] = set()
 
-    def start(self, name: str, attributes: Attributes) -> None:  # noqa: ARG002
+    def start(self, name: str, attributes: Attributes) -> None:
         if self._left_out or name == "mc:Fallback":
             self._left_out += 1
         elif name in _TEXTS or (name == "c:v" and self._names):

@@ -115,7 +115,7 @@ _TOKEN = re.compile(
 )
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _MAX_DEPTH = 10_000
-_TIMES = frozenset(["yr", "mo", "dy", "hr", "min", "sec"])
+_TIMES = ("yr", "mo", "dy", "hr", "min", "sec")
 
 
 class _Target:
@@ -424,9 +424,6 @@ class RtfReader:
             self._after.append(Block(text))
 
 
-_PARTS = ("yr", "mo", "dy", "hr", "min", "sec")
-
-
 class RtfExtractor:
     """One page with paragraph positions."""
 
@@ -434,11 +431,7 @@ class RtfExtractor:
     version = "1"
 
     def extract(
-        self,
-        content: Content,
-        file_type: FileType,
-        limits: ExtractLimits,
-        pages: range | None = None,  # noqa: ARG002 - there is one page
+        self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
         if not content.data.lstrip().startswith(b"{\\rtf"):
             raise DocumentDamaged("this is not an RTF document, in spite of its name")
@@ -464,7 +457,7 @@ class RtfExtractor:
 
 
 def _date(parts: dict[str, int]) -> str:
-    year, month, day, hour, minute, second = (parts.get(name, 0) for name in _PARTS)
+    year, month, day, hour, minute, second = (parts.get(name, 0) for name in _TIMES)
     if not (1970 <= year < 10_000 and 1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60):
         return ""
     return f"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second % 60:02}"

@@ -240,13 +240,12 @@ class PptExtractor:
         )
         if pictures and pages is None and not any(page.text or page.failure for page in found):
             raise no_text()
-        first = found[0].text.partition("\n")[0] if found and found[0].number == 1 else ""
         return ExtractedText(
             pages=found,
             file_type=file_type,
             shape=Shape.MARKDOWN,
             page_count=len(slides),
-            title=title or (stated_title(first[2:]) if first.startswith("# ") else None),
+            title=title or _first_title(found),
             properties=properties,
         )
 
