@@ -34,7 +34,7 @@ from penstock.vocabulary import how_many, none_read, with_remedy
 
 OCR_NEEDED = Failure("ERR_NO_TEXT", with_remedy("no text, OCR needed", "Index again with --ocr."))
 """Failure of a page that is a picture, while OCR is switched off."""
-OCR_OFF_WARNING = (
+_OCR_OFF_REMEDY = (
     "Index again with --ocr, or set PENSTOCK_OCR=true, to have the text recognized. Or leave out a file "
     "without text with --exclude."
 )
@@ -171,7 +171,7 @@ def without_ocr(draft: Draft, *, complete: bool) -> Draft:
     ]
     if complete and all(page.failure is not None or not page.chunks for page in pages):
         where = f" on any of {how_many(len(pages), 'page')}" if len(pages) > 1 else ""
-        raise NoText(f"no text{where}, OCR needed", remedy=OCR_OFF_WARNING)
+        raise NoText(f"no text{where}, OCR needed", remedy=_OCR_OFF_REMEDY)
     return replace(draft, pages=tuple(pages), has_pictures=True)
 
 

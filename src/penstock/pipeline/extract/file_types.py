@@ -28,15 +28,13 @@ class _Signature(msgspec.Struct, frozen=True):
     suffix: str = ""
 
 
-PDF_SIGNATURE = _Signature("a PDF", "pdf")
 _ZIP = _Signature("a ZIP archive", "zip")
 _OLE = _Signature("an OLE document")
 _ENCRYPTED = _Signature("an encrypted Office document")
-RTF = _Signature("an RTF document", "rtf")
 
 _START: tuple[tuple[bytes, _Signature], ...] = (
-    (b"%PDF-", PDF_SIGNATURE),
-    (b"{\\rtf", RTF),
+    (b"%PDF-", _Signature("a PDF", "pdf")),
+    (b"{\\rtf", _Signature("an RTF document", "rtf")),
     (b"\x89PNG\r\n", _Signature("a PNG image", "png")),
     (b"\xff\xd8\xff", _Signature("a JPEG image", "jpg")),
     (b"GIF87a", _Signature("a GIF image", "gif")),
@@ -90,9 +88,6 @@ _WEBP = _Signature("a WebP image", "webp")
 _BMP = _Signature("a BMP image", "bmp")
 _TAR = _Signature("a tar archive", "tar")
 
-IN_ZIP = frozenset([*(found.suffix for _, found in _IN_ZIP), *(found.suffix for found in _BY_MIME.values())])
-"""Suffixes of the types that are ZIP archives of a certain content."""
-IN_OLE = frozenset(found.suffix for _, found in _IN_OLE if found.suffix)
 _LABELS = {
     found.suffix: found.what
     for found in (
@@ -373,7 +368,7 @@ ODT = FileType(f"{_OPENDOCUMENT}.text", "opendocument", position_unit="paragraph
 ODS = FileType(f"{_OPENDOCUMENT}.spreadsheet", "opendocument", page_unit="sheet", position_unit="row")
 ODP = FileType(f"{_OPENDOCUMENT}.presentation", "opendocument", page_unit="slide")
 EPUB = FileType("application/epub+zip", "epub", page_unit="chapter", position_unit="paragraph")
-RTF_FILE = FileType("application/rtf", "rtf", position_unit="paragraph")
+RTF = FileType("application/rtf", "rtf", position_unit="paragraph")
 DOC = FileType("application/msword", "doc", position_unit="paragraph")
 PPT = FileType("application/vnd.ms-powerpoint", "ppt", page_unit="slide")
 CSV = FileType("text/csv", "table")
@@ -385,7 +380,7 @@ NOTEBOOK = FileType("application/x-ipynb+json", "notebook", position_unit="cell"
 MAIL = FileType("message/rfc822", "mail")
 MAILBOX = FileType("application/mbox", "mailbox", page_unit="message")
 OUTLOOK = FileType("application/vnd.ms-outlook", "outlook")
-ZIP_FILE = FileType("application/zip", "archive")
+ZIP = FileType("application/zip", "archive")
 TAR = FileType("application/x-tar", "archive")
 COMPRESSED = FileType("application/gzip", "compressed")
 
@@ -402,7 +397,7 @@ _DOCUMENTS = {
     ODS: "ods ots",
     ODP: "odp otp",
     EPUB: "epub",
-    RTF_FILE: "rtf",
+    RTF: "rtf",
     DOC: "doc dot",
     PPT: "ppt pps",
     CSV: "csv",
@@ -414,7 +409,7 @@ _DOCUMENTS = {
     MAIL: "eml",
     MAILBOX: "mbox",
     OUTLOOK: "msg",
-    ZIP_FILE: "zip whl egg",
+    ZIP: "zip whl egg",
     TAR: "tar tgz tbz tbz2 txz",
     COMPRESSED: "gz bz2 xz",
     FileType("image/png", "image"): "png",
@@ -524,9 +519,11 @@ def _types_of(suffixes: Iterable[str]) -> frozenset[FileType]:
 
 _SIGNED = _types_of(_LABELS)
 """Types whose content always has a signature: without it, the name is wrong."""
-_PACKED = frozenset([ZIP_FILE, TAR, COMPRESSED])
+_PACKED = frozenset([ZIP, TAR, COMPRESSED])
 """Types that hold other files. They are opened only under a name that says so."""
-_ZIPPED, _COMPOUND = _types_of(IN_ZIP), _types_of(IN_OLE)
+_ZIPPED = _types_of(found.suffix for found in (*(found for _, found in _IN_ZIP), *_BY_MIME.values()))
+"""Types that are ZIP archives of a certain content."""
+_COMPOUND = _types_of(found.suffix for _, found in _IN_OLE)
 
 DETECTION = "2"
 """Version of the rules below. A new one reads files again that failed before."""
@@ -568,7 +565,7 @@ def type_key(name: str) -> str:
 
 def is_archive_name(name: str) -> bool:
     """Check whether files of this name are opened as folders, where this is asked for."""
-    return by_name(name) in (ZIP_FILE, TAR)
+    return by_name(name) in (ZIP, TAR)
 
 
 _DELIVERED_TYPES: Mapping[str, FileType] = MappingProxyType(
@@ -689,7 +686,7 @@ def _may_hold(expected: FileType, seen: _Signature | None, data: bytes) -> bool:
     if seen in (_ENCRYPTED, _OLE):
         return expected in _ZIPPED or expected in _COMPOUND
     if seen is _ZIP or (seen is None and data.startswith((b"PK\x03\x04", b"PK\x05\x06"))):
-        return expected in _ZIPPED or expected is ZIP_FILE
+        return expected in _ZIPPED or expected is ZIP
     if seen is not None and BY_SUFFIX.get(seen.suffix) in _PACKED:
         return expected in (TAR, COMPRESSED)
     # Some producers write a line or two before the header; readers accept it within the first kilobyte.

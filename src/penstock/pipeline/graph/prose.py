@@ -102,7 +102,7 @@ _INNER_TITLES = _words(
 _KEPT_TITLES = _words("mrs. ms. miss mrs ms")
 """Titles that stay part of a name: often the only difference between two members of a family."""
 
-MONTHS = _words(
+_MONTHS = _words(
     """
     january february march april june july august september october november december jan. feb. mar. apr.
     jun. jul. aug. sept. sep. oct. nov. dec. jan feb mar apr jun jul aug sept sep oct nov dec
@@ -126,7 +126,7 @@ _NATIONALITIES = _words(
 )
 """Adjectives written with a capital: part of a name, but no entity alone."""
 
-NO_NAMES_ALONE = _NATIONALITIES | _TITLES | _WEEKDAYS | MONTHS
+_NO_NAMES_ALONE = _NATIONALITIES | _TITLES | _WEEKDAYS | _MONTHS
 
 _ORGANISATION_WORDS = _words(
     """
@@ -182,7 +182,7 @@ _US_STATES = _words(
 _ABBREVIATIONS = (
     _TITLES
     | _KEPT_TITLES
-    | MONTHS
+    | _MONTHS
     | _US_STATES
     | _words(
         "mr. mrs. ms. dr. st. mt. ft. no. vs. etc. e.g. i.e. inc. corp. co. ltd. jr. sr. bros. u.s. u.n. cf."
@@ -270,7 +270,7 @@ _YEAR = re.compile(r"(?:1[5-9]|20)\d\ds?$")
 _CODE = re.compile(r"\d{3}")
 """Reference numbers such as LD2304174694 are no names."""
 _NUMBER = re.compile(r"\$?\d[\d.,:]*$")
-_MONTHS = MONTHS | {"may"}
+_MONTHS_IN_DATES = _MONTHS | {"may"}
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -318,10 +318,10 @@ def _spans(tokens: Sequence[_Token], is_common: Callable[[str], bool]) -> list[S
 def _number_span(tokens: Sequence[_Token], at: int) -> Span | None:
     token = tokens[at]
     following = [token.lower for token in tokens[at + 1 : at + 3]] + ["", ""]
-    if token.text.isdigit() and len(token.text) <= 2 and following[0] in _MONTHS:
+    if token.text.isdigit() and len(token.text) <= 2 and following[0] in _MONTHS_IN_DATES:
         last = at + 2 if following[1].isdigit() else at + 1
         return Span(at, last, DATE, DATE)
-    if token.is_capitalised and token.lower in _MONTHS and following[0].isdigit():
+    if token.is_capitalised and token.lower in _MONTHS_IN_DATES and following[0].isdigit():
         return Span(at, at + 1, DATE, DATE)
     if _NUMBER.match(token.text) and following[0] in _UNITS:
         return Span(at, at + 1, QUANTITY, QUANTITY)
@@ -422,7 +422,7 @@ def _name_span(
 
 def _without_tail(tokens: Sequence[_Token], first: int, last: int) -> int:
     while last >= first and (
-        tokens[last].lower in MONTHS
+        tokens[last].lower in _MONTHS
         or tokens[last].lower in _WEEKDAYS
         or tokens[last].lower in _FUNCTION_WORDS
         or tokens[last].lower in _CONNECTORS
@@ -433,11 +433,9 @@ def _without_tail(tokens: Sequence[_Token], first: int, last: int) -> int:
 
 def _is_no_name(token: _Token, opening: bool, is_common: Callable[[str], bool]) -> bool:
     lower = token.lower
-    if lower in _NATIONALITIES or lower in _TITLES or lower in _WEEKDAYS or lower in MONTHS:
+    if lower in _NO_NAMES_ALONE or len(token.text) == 1:
         return True
-    if len(token.text) == 1 or ("-" in token.text and lower.split("-")[0] in _NATIONALITIES):
-        return True
-    if is_common(lower):
+    if is_common(lower) or ("-" in token.text and lower.split("-")[0] in _NATIONALITIES):
         return True
     return opening and (
         lower in _COMMON_OPENERS

@@ -79,10 +79,10 @@ def of_sources(keys: Numbers, sources: Collection[int]) -> Mask:
     """
     if not len(keys):
         return np.zeros(0, bool)
-    return _of_runs(keys, run_starts(keys), sources)
+    return _of_runs(keys, _run_starts(keys), sources)
 
 
-def run_starts(keys: Numbers) -> Numbers:
+def _run_starts(keys: Numbers) -> Numbers:
     """First rows of the runs of equal keys."""
     return np.flatnonzero(np.diff(keys, prepend=keys[0] - 1))
 
@@ -172,11 +172,11 @@ class MappedRows:
         return self.ids[rows], np.concatenate(scores) if scores else np.empty(0, np.float32)
 
     def of_sources(self, sources: Collection[int]) -> Mask:
-        return _of_runs(self.keys, self._run_starts, sources)
+        return _of_runs(self.keys, self._starts, sources)
 
     @cached_property
-    def _run_starts(self) -> Numbers:
-        return run_starts(self.keys)
+    def _starts(self) -> Numbers:
+        return _run_starts(self.keys)
 
     def pieces(self, alive: Mask | None, *, holes: bool) -> Iterable[VectorRows]:
         """Batches of the rows to write again. Deleted rows become holes or are dropped."""
@@ -265,7 +265,7 @@ REACHES = (400, 800, 1_600, 3_200)
 MIN_RECALL = 0.98
 """Average share of the ten nearest that a search must find for the index to be used."""
 SAMPLE_QUERIES = 64
-ANN_BATCH_ROWS = 2_000
+_INDEXED_AT_ONCE = 2_000
 
 
 class IndexStamp(msgspec.Struct, frozen=True, kw_only=True):
@@ -358,10 +358,10 @@ def build_index(
     if footer is not None:
         index.load(memoryview(footer.data)[: footer.meta.size])
         start = footer.meta.covered
-    for at in range(start, until, ANN_BATCH_ROWS):
+    for at in range(start, until, _INDEXED_AT_ONCE):
         if stop():
             return False
-        _add(index, rows, np.arange(at, min(at + ANN_BATCH_ROWS, until)))
+        _add(index, rows, np.arange(at, min(at + _INDEXED_AT_ONCE, until)))
     found, reach = _measure_recall(index, rows, until)
     index.save(str(new_path))
     size = new_path.stat().st_size
