@@ -17,7 +17,7 @@ from pathlib import Path
 from bench.judged_sets import CORPUS, unpack
 from bench.stores import fresh_directory
 from penstock.catalog.rules.words import is_correctable, is_likelier, neighbours
-from penstock.pipeline.embed.protocol import count_tokens
+from penstock.pipeline.embed.static import count_tokens
 
 WORDS = 800
 LEAST = 3

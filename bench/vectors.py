@@ -30,7 +30,8 @@ from penstock.catalog.rules.paths import text_hash
 from penstock.catalog.values import Filters, NewChunk, NewGeneration, NewPage, Place
 from penstock.pipeline.embed import open_embedder, open_space
 from penstock.pipeline.embed.protocol import space_of
-from penstock.pipeline.vectors.cache import VectorCache, open_cache_directory
+from penstock.pipeline.vectors.cache import VectorCache
+from penstock.pipeline.vectors.directory import open_cache_directory
 from penstock.service.search import Search
 
 WAYS = ("memory", "file", "usearch")

@@ -139,8 +139,7 @@ def reads_the_environment(source: str, module: str) -> list[str]:
     # interpreter: the PYTHON* variables for child processes. process_guard: restores variables changed by
     # functions, and decides nothing by them. output: width and colours of the terminal. ocr: sets
     # threads and telemetry of its libraries, which know no other way.
-    set_only = ("pipeline.ocr.engines", "pipeline.ocr.tesseract")
-    own = ("config", "interpreter", "worker.process_guard", "cli.output", *set_only)
+    own = ("config", "interpreter", "worker.process_guard", "cli.output", "pipeline.ocr.engines")
     return [] if module in own else uses(source, module, ENVIRONMENT)
 
 

@@ -13,7 +13,7 @@ from types import ModuleType
 
 import pytest
 
-from penstock.pipeline.embed import protocol
+from penstock.pipeline.embed import static
 
 ROOT = Path(__file__).resolve().parent.parent
 PLAIN = frozenset(
@@ -41,7 +41,7 @@ def load_hook() -> ModuleType:
 @pytest.fixture
 def package(hook: ModuleType, tmp_path: Path) -> Path:
     """A package directory as ``wordllama`` has it, with the installed files."""
-    files = protocol.find_table_files()
+    files = static.find_table_files()
     made = tmp_path / "installed" / "wordllama"
     for (source, _), path in zip(hook.FILES.values(), (files.weights, files.pieces), strict=True):
         (made / source).parent.mkdir(parents=True)
@@ -75,8 +75,8 @@ def test_files_of_another_version_are_refused(hook: ModuleType, package: Path, t
 
 
 def test_the_build_and_the_library_name_the_same_files(hook: ModuleType):
-    assert protocol.SHA256 == {name: checksum for name, (_, checksum) in hook.FILES.items()}
-    assert ROOT / hook.TABLE == protocol._OWN
+    assert static.SHA256 == {name: checksum for name, (_, checksum) in hook.FILES.items()}
+    assert ROOT / hook.TABLE == static._OWN
 
 
 def test_an_older_python_is_refused_before_anything_is_built(monkeypatch: pytest.MonkeyPatch):

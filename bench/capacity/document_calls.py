@@ -17,7 +17,7 @@ from bench.vectors import ONE_THREAD, memory_mb, questions
 from penstock import Penstock
 from penstock.catalog.rules import publication
 from penstock.catalog.values import Phase, Place, Task, TaskOutcome, TaskRequest
-from penstock.pipeline.vectors.cache import open_cache_directory
+from penstock.pipeline.vectors.directory import open_cache_directory
 from penstock.worker.vector_upkeep import keep_all
 
 REPEATED = 20

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from penstock.legacy.mappings import RagPlace
     from penstock.pipeline.budget import MemoryShare
     from penstock.pipeline.pipeline import Pipeline
-    from penstock.pipeline.vectors.cache import CacheDirectory
+    from penstock.pipeline.vectors.directory import CacheDirectory
     from penstock.pipeline.vectors.protocol import NearestVectors
     from penstock.queue.payloads import Source
     from penstock.queue.protocol import Queue
@@ -132,7 +132,7 @@ class Assembly:
     @_MadeOnce
     def vector_files(self) -> CacheDirectory:
         """The directory with copies of the catalog's vectors."""
-        from penstock.pipeline.vectors.cache import open_cache_directory
+        from penstock.pipeline.vectors.directory import open_cache_directory
 
         return open_cache_directory(self.settings)
 

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from penstock.pipeline.embed.fastembed import FastembedOptions
     from penstock.pipeline.embed.protocol import Embedder
     from penstock.pipeline.endpoint import EndpointOptions
+    from penstock.pipeline.endpoint_client import RerankEndpoint
     from penstock.pipeline.extract.protocol import ExtractLimits
     from penstock.pipeline.graph.llm import LlmExtractor
     from penstock.pipeline.ocr.pages import OcrSetup
     from penstock.pipeline.pipeline import Pipeline
-    from penstock.pipeline.rerank_endpoint import RerankEndpoint
 
 
 def make_pipeline(
@@ -129,7 +129,7 @@ def reranker(settings: Settings) -> RerankEndpoint | None:
     """The re-ranker of searches; None if none is set."""
     if settings.rerank_endpoint_url is None:
         return None
-    from penstock.pipeline.rerank_endpoint import RerankEndpoint
+    from penstock.pipeline.endpoint_client import RerankEndpoint
     from penstock.worker.executor import Breakers
 
     options = _address(settings, "rerank")

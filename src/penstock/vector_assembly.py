@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from penstock.catalog.protocol import Catalog
     from penstock.config import Settings
     from penstock.handlers.outside_stores import OutsideVectors, StoreComparison
-    from penstock.pipeline.vectors.cache import CacheDirectory
+    from penstock.pipeline.vectors.directory import CacheDirectory
     from penstock.pipeline.vectors.protocol import NearestVectors
     from penstock.vector_stores.protocol import VectorStore
     from penstock.worker.store_keeper import StoreKeeper

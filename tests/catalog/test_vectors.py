@@ -16,7 +16,8 @@ import pytest
 
 from penstock.catalog.protocol import Catalog, CatalogSnapshot
 from penstock.catalog.values import Filters, NewPage, Place, Removal
-from penstock.pipeline.vectors.cache import CacheDirectory, Sizes, VectorCache
+from penstock.pipeline.vectors.cache import VectorCache
+from penstock.pipeline.vectors.directory import CacheDirectory, Sizes
 from penstock.pipeline.vectors.protocol import NearestVectors, NearVector
 from penstock.worker.vector_upkeep import keep_all
 from tests.catalog.conftest import at, chunk, put, sweep

@@ -15,8 +15,9 @@ from penstock.catalog.rules.paths import text_hash
 from penstock.catalog.values import NewChunk, NewGeneration, NewPage, Place
 from penstock.pipeline.embed.protocol import space_of
 from penstock.pipeline.embed.static import HashingEmbedder
-from penstock.pipeline.vectors.cache import CacheDirectory, open_cache_directory
-from penstock.pipeline.vectors.nearest import IndexStamp, read_footer
+from penstock.pipeline.vectors.directory import CacheDirectory, open_cache_directory
+from penstock.pipeline.vectors.footer import read_footer
+from penstock.pipeline.vectors.nearest import IndexStamp
 from penstock.worker.vector_upkeep import EVERY_ROUNDS, VectorKeeper
 
 DOCUMENTS, CHUNKS = 60, 100

@@ -25,7 +25,7 @@ from penstock.handlers.webhooks import webhook_options
 from penstock.http.guard import GuardOptions
 from penstock.pipeline.chunk.text import ChunkSizes
 from penstock.pipeline.embed.endpoint import EndpointEmbedder
-from penstock.pipeline.rerank_endpoint import RerankEndpoint
+from penstock.pipeline.endpoint_client import RerankEndpoint
 from penstock.pipeline_assembly import make_pipeline
 from penstock.process_start import log_formatter
 from penstock.queue.job import ClaimRequest

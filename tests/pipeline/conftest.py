@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock.catalog.sql.sqlite import SqliteCatalog
-from penstock.pipeline.vectors.cache import CacheDirectory
+from penstock.pipeline.vectors.directory import CacheDirectory
 from tests.pipeline.vector_catalog import ROWS, SIZES, sample_vectors, store
 
 CORPUS = Path(

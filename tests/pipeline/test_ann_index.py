@@ -12,7 +12,7 @@ from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.values import Removal
 from penstock.clock import now
 from penstock.pipeline.vectors import nearest
-from penstock.pipeline.vectors.cache import CacheDirectory
+from penstock.pipeline.vectors.directory import CacheDirectory
 from penstock.pipeline.vectors.nearest import read_rows
 from penstock.worker.vector_upkeep import keep_all
 from tests.pipeline.vector_catalog import (

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from penstock.errors import InvalidSetting
-from penstock.pipeline.embed import open_embedder, open_space, protocol, static
+from penstock.pipeline.embed import open_embedder, open_space, static
 from penstock.pipeline.embed.fastembed import FastembedOptions
-from penstock.pipeline.embed.protocol import Embedder, WordPieces, space_of
-from penstock.pipeline.embed.static import HashingEmbedder
+from penstock.pipeline.embed.protocol import Embedder, space_of
+from penstock.pipeline.embed.static import HashingEmbedder, WordPieces
 from penstock.testing import EmbedderContract
 from tests.pipeline.fastembed_model import write_model
 
@@ -103,11 +103,11 @@ def test_capitals_camel_case_and_stop_words_make_no_difference():
 
 
 def test_missing_weights_name_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setattr(protocol, "_OWN", tmp_path)
+    monkeypatch.setattr(static, "_OWN", tmp_path)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
 
     with pytest.raises(InvalidSetting) as refusal:
-        protocol.find_table_files.__wrapped__()
+        static.find_table_files.__wrapped__()
 
     assert "pip install --no-deps wordllama" in refusal.value.remedy
 
@@ -130,7 +130,7 @@ def test_the_pieces_of_words_are_those_of_the_tokenizers_library():
         scripts = [source.choice(ranges), source.choice(ranges)]
         length = source.randint(1, 20)
         words.append("".join(chr(source.randint(*source.choice(scripts))) for _ in range(length)))
-    pieces = WordPieces(protocol.find_table_files().pieces)
+    pieces = WordPieces(static.find_table_files().pieces)
 
     answers = repr([pieces.split(word) for word in words if word])
 
@@ -138,7 +138,7 @@ def test_the_pieces_of_words_are_those_of_the_tokenizers_library():
 
 
 def test_every_piece_of_the_table_is_what_its_characters_are_joined_to():
-    file = protocol.find_table_files().pieces
+    file = static.find_table_files().pieces
     pieces = WordPieces(file)
     numbers = json.loads(file.read_bytes())["model"]["vocab"]
     words = {piece[1:]: [number] for piece, number in numbers.items() if piece[0] == "▁" and piece[1:]}
@@ -151,10 +151,10 @@ def test_every_piece_of_the_table_is_what_its_characters_are_joined_to():
 def test_the_fingerprint_of_the_table_stays():
     """Vectors of existing catalogs compare with new ones only while this value is the same."""
     assert "static-256-bde25934" == space_of(open_embedder("static"))
-    files = protocol.find_table_files()
+    files = static.find_table_files()
     found = {"weights.safetensors": files.weights_sha256, "pieces.json": files.pieces_sha256}
-    assert protocol.SHA256 == found
-    assert protocol.SHA256 == {
+    assert static.SHA256 == found
+    assert static.SHA256 == {
         name: hashlib.sha256(path.read_bytes()).hexdigest()
         for name, path in zip(found, (files.weights, files.pieces), strict=True)
     }

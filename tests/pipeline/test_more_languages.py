@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.pipeline.chunk import code
+from penstock.pipeline.chunk import languages
 from penstock.pipeline.chunk.languages import GRAMMARS, MAX_MORE_PARSED, MORE_GRAMMARS
 from penstock.pipeline.chunk.text import Chunk, ChunkSizes
 from penstock.pipeline.draft import chunk_page
@@ -63,7 +63,7 @@ def test_functions_stay_whole_while_they_fit(language: str, function: str):
 def forgotten() -> Iterator[None]:
     """Whether a grammar is installed is looked up again, here and after the test."""
     yield
-    code.grammar_installed.cache_clear()
+    languages.grammar_installed.cache_clear()
 
 
 @pytest.mark.usefixtures("forgotten")
@@ -71,8 +71,8 @@ def test_without_the_extra_code_is_cut_by_lines(monkeypatch: pytest.MonkeyPatch)
     _, text = SAMPLES["ruby"]
     with_grammar = Pipeline(HashingEmbedder()).fingerprints("a.rb", ChunkSizes())
     python = Pipeline(HashingEmbedder()).fingerprints("a.py", ChunkSizes())
-    code.grammar_installed.cache_clear()
-    monkeypatch.setattr(code, "find_spec", lambda _: None)
+    languages.grammar_installed.cache_clear()
+    monkeypatch.setattr(languages, "find_spec", lambda _: None)
 
     chunks = cut(text, "ruby")
 

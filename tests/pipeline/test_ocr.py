@@ -136,7 +136,7 @@ def test_models_are_gathered_from_several_folders(tmp_path):
 
 def test_the_models_of_the_user_win(tmp_path):
     shutil.copy(Path(protocol.find_models(["deu"]).folder, "deu.traineddata"), tmp_path / "eng.traineddata")
-    assert protocol.find_models(["eng"], str(tmp_path)) == (str(tmp_path), "eng")
+    assert protocol.find_models(["eng"], str(tmp_path)) == protocol.LoadedModels(str(tmp_path), "eng")
 
 
 def test_a_separator_in_the_name_of_a_folder_is_no_obstacle(tmp_path):

@@ -15,7 +15,7 @@ from penstock.errors import ParserFailed, ServiceUnavailable, TransientFailure
 from penstock.pipeline.endpoint import EndpointOptions
 from penstock.pipeline.endpoint_client import wait_asked_for
 from penstock.pipeline.ocr import endpoint
-from penstock.pipeline.ocr.engines import open_endpoint
+from penstock.pipeline.ocr.endpoint import VisionEndpoint
 from tests.pipeline.pictures import drawn, page
 
 PICTURE = page(drawn("The mill", width=200, height=100, size=20))
@@ -76,7 +76,7 @@ def server():
 
 def recognize(server, **options):
     options = {"url": server.url, "model": "dots.ocr", "key": KEY} | options
-    return open_endpoint(EndpointOptions(**options)).recognize(PICTURE)
+    return VisionEndpoint(EndpointOptions(**options)).recognize(PICTURE)
 
 
 def test_a_page_is_sent_as_png_and_its_text_comes_back(server):

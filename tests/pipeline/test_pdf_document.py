@@ -6,7 +6,6 @@ import pytest
 
 from penstock.errors import DocumentDamaged
 from penstock.pipeline.extract.pdf import document as pdf_document
-from penstock.pipeline.extract.pdf import document as properties
 from penstock.pipeline.extract.pdf.document import CUT_OFF, MAX_PIXELS, WRONG_TABLE, PdfPages, iso_date
 from penstock.pipeline.extract.protocol import Attachment, ExtractLimits, Properties
 from tests.pipeline.pdf_files import PdfWriter, shown
@@ -78,7 +77,7 @@ def test_attached_files_are_returned():
 
 
 def test_attached_files_have_limits(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(properties, "MAX_ATTACHMENTS", 2)
+    monkeypatch.setattr(pdf_document, "MAX_ATTACHMENTS", 2)
     data = with_files(one=bytes(900), two=bytes(2000), three=b"small")
 
     document = PdfPages(data, ExtractLimits(file_bytes=1000))

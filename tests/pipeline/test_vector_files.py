@@ -16,8 +16,10 @@ import pytest
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.values import Removal, SourceMark
 from penstock.clock import now
-from penstock.pipeline.vectors.cache import CacheDirectory, SpaceCache, VectorCache, same_history
-from penstock.pipeline.vectors.nearest import Label, read_footer
+from penstock.pipeline.vectors.cache import SpaceCache, VectorCache, same_history
+from penstock.pipeline.vectors.directory import CacheDirectory
+from penstock.pipeline.vectors.footer import read_footer
+from penstock.pipeline.vectors.nearest import Label
 from penstock.worker.vector_upkeep import keep_all
 from tests.conformance.durable_engines import ROOT
 from tests.pipeline.vector_catalog import (
@@ -269,7 +271,7 @@ import sys, time
 from pathlib import Path
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.pipeline.vectors.cache import SpaceCache
-from penstock.pipeline.vectors.cache import CacheDirectory
+from penstock.pipeline.vectors.directory import CacheDirectory
 from tests.pipeline.vector_catalog import DIMENSION, SIZES, SPACE
 
 place = Path(sys.argv[1])

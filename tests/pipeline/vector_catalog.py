@@ -10,8 +10,10 @@ from penstock.catalog.rules.paths import text_hash
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.values import NewChunk, NewGeneration, NewPage, Place
 from penstock.clock import now
-from penstock.pipeline.vectors.cache import CacheDirectory, Sizes, VectorCache
-from penstock.pipeline.vectors.nearest import IndexStamp, Label, read_footer
+from penstock.pipeline.vectors.cache import VectorCache
+from penstock.pipeline.vectors.directory import CacheDirectory, Sizes
+from penstock.pipeline.vectors.footer import read_footer
+from penstock.pipeline.vectors.nearest import IndexStamp, Label
 
 SPACE, DIMENSION = "static-16-00000000", 16
 SIZES = Sizes(file_from=100, max_drift=20, index_from=100)

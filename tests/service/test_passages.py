@@ -7,7 +7,7 @@ import random
 import pytest
 
 from penstock.catalog.values import StoredProperties
-from penstock.pipeline.embed.protocol import count_tokens
+from penstock.pipeline.embed.static import count_tokens
 from penstock.service.hits import Coverage, Hit
 from penstock.service.passages import context_of, pack
 

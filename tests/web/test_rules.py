@@ -135,7 +135,7 @@ def test_a_sitemap_names_pages_and_an_index_names_sitemaps():
     at = "https://h.org/sitemap.xml"
     found = robots.Sitemap(["https://h.org/a?x=1&y=2", "https://h.org/b"], [])
     assert found == robots.read_sitemap(at, gzip.compress(pages))
-    assert ([], ["https://h.org/s2.xml"]) == robots.read_sitemap(at, index)
+    assert robots.Sitemap([], ["https://h.org/s2.xml"]) == robots.read_sitemap(at, index)
 
 
 def inventory(*lines: str) -> bytes:

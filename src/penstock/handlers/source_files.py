@@ -361,7 +361,7 @@ def _suffix(answer: FetchedPage) -> str:
     suffix = file_types.suffix_of(name)
     if known is not None and file_types.is_compressed_name(name):
         suffix = ".".join(filter(None, (file_types.suffix_of(file_types.uncompressed_name(name)), suffix)))
-    if by_type is not None and not (by_type == "zip" and known == file_types.ZIP_FILE):
+    if by_type is not None and not (by_type == "zip" and known == file_types.ZIP):
         return by_type
     if file_types.is_binary_name(name) and not file_types.is_archive_name(name):
         raise UnsupportedType(f"{urls.shown(answer.url)} is of type {answer.media_type or 'unknown'}")

@@ -1,9 +1,10 @@
-"""File budgets: limits on CPU time and memory for parsing and chunking one file.
+"""Budgets: CPU time and memory for parsing and chunking one file, and calls to an endpoint.
 
-Both are enforced from inside, without a process for each file. A timer on this process's CPU time interrupts
-Python code; CPU time, so that a busy machine fails no file. A limit on its data makes allocations fail. Only
-the main thread of a process can be interrupted, so a worker in a thread enforces neither. Native code that
-does not return is the supervisor's business: it reads from shared memory which file is being parsed.
+Time and memory are enforced from inside, without a process for each file. A timer on this process's CPU
+time interrupts Python code; CPU time, so that a busy machine fails no file. A limit on its data makes
+allocations fail. Only the main thread of a process can be interrupted, so a worker in a thread enforces
+neither. Native code that does not return is the supervisor's business: it reads from shared memory which
+file is being parsed.
 """
 
 from __future__ import annotations
@@ -23,18 +24,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Generic, TypeVar
 
+import msgspec
+
 from penstock import clock
 from penstock.errors import DocumentTooLarge, MemoryBudgetExceeded, TimeBudgetExceeded, TransientFailure
-from penstock.named_tuple import NamedTuple
 from penstock.state_directory import make_private
 
-# Memory for large files and for OCR, shared by the processes of a worker through file locks.
-#
-# The pool is divided into equal pieces, each with a lock of its own. A large file takes all pieces; a page
-# to be recognized takes as many as it needs. The system releases the locks of a process that dies.
-
-
-PIECE_BYTES = 32 << 20
+_PIECE_BYTES = 32 << 20
 WAIT_S = 3.0
 """Longest wait for pieces. A file or page that does not get them is released, so others can be read."""
 POLL_S = 0.02
@@ -44,8 +40,12 @@ class MemoryInUse(Exception):
     """Raised while other processes of this worker use the memory; a later attempt may succeed."""
 
 
-class MemoryPool:
-    """The pieces held by one process.
+class _MemoryPool:
+    """Memory for large files and for OCR, shared by the processes of a worker through file locks.
+
+    It is divided into equal pieces, each with a lock of its own; this has those held by one process. A large
+    file takes all pieces; a page to be recognized takes as many as it needs. The system releases the locks of
+    a process that dies.
 
     A process that waits for pieces holds a further lock, the turn, and no other takes pieces meanwhile. So
     many small requests cannot starve a large one, nor the other way round.
@@ -53,7 +53,7 @@ class MemoryPool:
 
     def __init__(self, path: str, total_bytes: int) -> None:
         self._path = path
-        self.pieces = max(total_bytes // PIECE_BYTES, 1)
+        self.pieces = max(total_bytes // _PIECE_BYTES, 1)
         self._turn = self._pages = -1
         self._locks: list[int] = []
         self._held: list[int] = []
@@ -126,10 +126,10 @@ class MemoryPool:
     def _open(self) -> None:
         # Not before they are needed: a forked process must not share the locks of its parent.
         if self._turn < 0:
-            self._turn = _opened_pool(f"{self._path}.turn")
-            self._pages = _opened_pool(f"{self._path}.pages")
-            self._locks = [_opened_pool(self._path)]
-            self._locks += [_opened_pool(f"{self._path}.{number}") for number in range(1, self.pieces)]
+            self._turn = _lock_file(f"{self._path}.turn")
+            self._pages = _lock_file(f"{self._path}.pages")
+            self._locks = [_lock_file(self._path)]
+            self._locks += [_lock_file(f"{self._path}.{number}") for number in range(1, self.pieces)]
 
     def close(self) -> None:
         """Release the pieces and close the lock files."""
@@ -140,7 +140,7 @@ class MemoryPool:
         self._turn, self._pages, self._locks = -1, -1, []
 
 
-def _opened_pool(path: str) -> int:
+def _lock_file(path: str | Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
@@ -174,7 +174,7 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 _Result = TypeVar("_Result")
 
 
-class FileMark(NamedTuple):
+class FileMark(msgspec.Struct, frozen=True):
     """The file now being parsed by a job of a batch, as shown to the supervisor."""
 
     member: int
@@ -188,7 +188,7 @@ class FileMark(NamedTuple):
     """Fingerprint of the parser and its limits; see ``Pipeline.failure_fingerprint``."""
 
 
-class MemoryShare(NamedTuple):
+class MemoryShare(msgspec.Struct, frozen=True):
     """Share of one process in the worker's memory for files.
 
     Every file may use ``small_bytes`` in the process itself. A file that needs more may use ``large_bytes``
@@ -207,7 +207,7 @@ class MemoryShare(NamedTuple):
         return cls(small, total - processes * small, str(directory / "large-file.lock"))
 
 
-class Work(NamedTuple, Generic[_Result]):
+class Work(msgspec.Struct, Generic[_Result], frozen=True):
     """Two ways to process one file. Both get the file's memory limit in bytes."""
 
     in_process: Callable[[int | None], _Result]
@@ -222,7 +222,7 @@ class FileLimiter:
 
     def __init__(self, share: MemoryShare | None = None) -> None:
         self._share = share
-        self._pool = MemoryPool(share.lock_path, share.large_bytes) if share is not None else None
+        self._pool = _MemoryPool(share.lock_path, share.large_bytes) if share is not None else None
         self._own: OwnMemory | None = None
         self._large_document: int | None = None
         """Hash of the latest document whose pages needed the large share."""
@@ -281,9 +281,7 @@ class FileLimiter:
     @property
     def most_bytes(self) -> int | None:
         """Memory for one page to be recognized, at most; None if there is no limit."""
-        if self._share is None:
-            return None
-        return self._share.small_bytes + self._share.large_bytes
+        return self._share.small_bytes + self._share.large_bytes if self._share is not None else None
 
     def run_recognition(
         self, memory_bytes: int, work: Callable[[int], _Result], free: Callable[[], None]
@@ -297,7 +295,7 @@ class FileLimiter:
             return work(memory_bytes)
         memory_bytes = min(memory_bytes, self._share.small_bytes + self._share.large_bytes)
         more = memory_bytes - self._share.small_bytes
-        self._pool.take(max(-(-more // PIECE_BYTES), 1), free)
+        self._pool.take(max(-(-more // _PIECE_BYTES), 1), free)
         try:
             return work(memory_bytes)
         finally:
@@ -359,7 +357,7 @@ class OwnMemory:
 
     def __init__(self) -> None:
         self._statm, self._status, self._clear = (
-            _opened_budget(name, flags)
+            _proc_file(name, flags)
             for name, flags in (("statm", os.O_RDONLY), ("status", os.O_RDONLY), ("clear_refs", os.O_WRONLY))
         )
 
@@ -393,7 +391,7 @@ class OwnMemory:
                 os.close(fd)
 
 
-def _opened_budget(name: str, flags: int) -> int:
+def _proc_file(name: str, flags: int) -> int:
     with suppress(OSError):
         return os.open(f"/proc/self/{name}", flags | os.O_CLOEXEC)
     return -1
@@ -465,12 +463,6 @@ def _interrupt(_number: int, _frame: object) -> None:
     raise _Interrupt
 
 
-# Limits for calls to an endpoint, shared by all processes on this machine: calls at once, calls a minute.
-#
-# The state is in files of one directory. A call waits for its turn no longer than a moment, since the
-# process has other work. After that the call is refused, and its task comes again.
-
-
 LONGEST_TURN_S = 1.0
 _LOOK_AGAIN_S = 0.02
 _MINUTE_S = 60.0
@@ -480,8 +472,12 @@ class CallLimitReached(TransientFailure):
     """This machine makes as many calls as the settings allow. The call is due after ``retry_after``."""
 
 
-class CallLimits(NamedTuple):
-    """Limits of one service. ``directory``: where the processes of this machine meet."""
+class CallLimits(msgspec.Struct, frozen=True):
+    """Limits for calls to one service, shared by all processes on this machine: at once, and in a minute.
+
+    The state is in files of ``directory``. A call waits for its turn no longer than a moment, since the
+    process has other work. After that the call is refused, and its task comes again.
+    """
 
     service: str
     directory: Path
@@ -504,7 +500,7 @@ class CallLimits(NamedTuple):
         deadline = clock.elapsed_s() + LONGEST_TURN_S
         while True:
             for number in range(self.calls):
-                descriptor = self._open(f"call-{number}")
+                descriptor = _lock_file(self.directory / f"call-{number}")
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     return descriptor
@@ -521,7 +517,7 @@ class CallLimits(NamedTuple):
         """Space calls evenly: each call takes the next free moment."""
         if self.per_minute is None:
             return
-        descriptor = self._open("next-call")
+        descriptor = _lock_file(self.directory / "next-call")
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             now = clock.elapsed_s()
@@ -537,9 +533,6 @@ class CallLimits(NamedTuple):
         finally:
             os.close(descriptor)
         time.sleep(wait)
-
-    def _open(self, name: str) -> int:
-        return os.open(self.directory / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def _read_moment(descriptor: int) -> float:

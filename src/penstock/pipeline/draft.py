@@ -1,6 +1,7 @@
-"""Drafts: the pages of a file, cut into chunks, before embedding.
+"""Drafts: the pages of a file, cut into chunks, before embedding; and the fingerprints of what made them.
 
-Small files are drafted in the worker process, large ones in the sandbox.
+Small files are drafted in the worker process, large ones in the sandbox. A fingerprint has the names and
+versions of the parts behind a document: a new one means work to repeat.
 """
 
 from __future__ import annotations
@@ -10,17 +11,20 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock.catalog.rules.paths import text_hash
 from penstock.catalog.values import Failure, Fingerprints, NewChunk, NewPage, StoredProperties
 from penstock.errors import NoText
 from penstock.pipeline.chunk.text import (
+    CHUNKING_VERSION,
     MAX_HEADING,
     Chunk,
     Chunker,
     ChunkSizes,
     ProseChunker,
     added_chunker,
+    added_chunker_versions,
     estimated_tokens,
 )
 from penstock.pipeline.embed.protocol import Embedder
@@ -30,7 +34,7 @@ from penstock.vocabulary import how_many, none_read, with_remedy
 
 OCR_NEEDED = Failure("ERR_NO_TEXT", with_remedy("no text, OCR needed", "Index again with --ocr."))
 """Failure of a page that is a picture, while OCR is switched off."""
-OCR_OFF_WARNING = (
+_OCR_OFF_REMEDY = (
     "Index again with --ocr, or set PENSTOCK_OCR=true, to have the text recognized. Or leave out a file "
     "without text with --exclude."
 )
@@ -73,7 +77,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
         """The draft with further warnings."""
         if not more:
             return self
-        return msgspec.structs.replace(self, warnings=(*self.warnings, *more))
+        return replace(self, warnings=(*self.warnings, *more))
 
     @property
     def chunks(self) -> list[NewChunk]:
@@ -140,10 +144,8 @@ def with_all_pages(draft: Draft, file_path: str | None) -> Draft:
         return draft
     pages = draft.pages + tuple(NewPage(number=number) for number in numbers)
     if file_path is not None:
-        pages = tuple(
-            msgspec.structs.replace(page, file_path=file_path) if page.unread else page for page in pages
-        )
-    return msgspec.structs.replace(draft, pages=pages)
+        pages = tuple(replace(page, file_path=file_path) if page.unread else page for page in pages)
+    return replace(draft, pages=pages)
 
 
 def awaiting_ocr(draft: Draft) -> Draft:
@@ -151,7 +153,7 @@ def awaiting_ocr(draft: Draft) -> Draft:
     if not any(page.needs_ocr for page in draft.pages):
         return draft
     pages = [NewPage(number=page.number, needs_ocr=True) if page.needs_ocr else page for page in draft.pages]
-    return msgspec.structs.replace(draft, pages=tuple(pages), has_pictures=True)
+    return replace(draft, pages=tuple(pages), has_pictures=True)
 
 
 def without_ocr(draft: Draft, *, complete: bool) -> Draft:
@@ -164,13 +166,13 @@ def without_ocr(draft: Draft, *, complete: bool) -> Draft:
     pages = [
         NewPage(number=page.number, failure=OCR_NEEDED)
         if page.unread and page.needs_ocr
-        else msgspec.structs.replace(page, needs_ocr=False)
+        else replace(page, needs_ocr=False)
         for page in draft.pages
     ]
     if complete and all(page.failure is not None or not page.chunks for page in pages):
         where = f" on any of {how_many(len(pages), 'page')}" if len(pages) > 1 else ""
-        raise NoText(f"no text{where}, OCR needed", remedy=OCR_OFF_WARNING)
-    return msgspec.structs.replace(draft, pages=tuple(pages), has_pictures=True)
+        raise NoText(f"no text{where}, OCR needed", remedy=_OCR_OFF_REMEDY)
+    return replace(draft, pages=tuple(pages), has_pictures=True)
 
 
 def _chunks(text: str, extracted: ExtractedText, sizes: ChunkSizes) -> list[Chunk]:
@@ -234,9 +236,6 @@ def refuse_textless(pages: Sequence[NewPage]) -> None:
         raise NoText(f"{none_read(len(pages))}: {failures[0]}")
 
 
-# Fingerprints: names and versions of the parts behind a document. A new one means work to repeat.
-
-
 OCR_OFF = "off"
 """In the place of the fingerprint of OCR: pages that are pictures were left unread."""
 NO_PICTURES = "none"
@@ -266,15 +265,12 @@ def fingerprints(
     how pictures are read, or OCR_OFF, for extractors of files that may hold some.
     """
     # Imported here: a search needs only ``fingerprint``, and should start quickly.
-    from penstock.pipeline.chunk import text
-    from penstock.pipeline.chunk.text import added_chunker_versions
     from penstock.pipeline.extract.factory import extractor
-    from penstock.pipeline.extract.file_types import EXTRACTORS
 
-    names = EXTRACTORS if extractor_name is None else (extractor_name,)
+    names = file_types.EXTRACTORS if extractor_name is None else (extractor_name,)
     parts: dict[str, object] = {
         "extract": {name: extractor(name).version for name in names},
-        "chunk": text.VERSION,
+        "chunk": CHUNKING_VERSION,
     } | added_chunker_versions(names)
     text_fingerprint = fingerprint(parts | ({} if grammar is None else {"grammar": grammar}))
     if ocr is not None:
@@ -316,7 +312,7 @@ def without_pictures(made: Fingerprints) -> Fingerprints:
 
 def _with_ocr(made: Fingerprints, ocr: str) -> Fingerprints:
     first, *rest = made.ocr.split(":")
-    return msgspec.structs.replace(made, ocr=":".join((f"{first.partition('+')[0]}+{ocr}", *rest)))
+    return replace(made, ocr=":".join((f"{first.partition('+')[0]}+{ocr}", *rest)))
 
 
 def keep_reading(wanted: Fingerprints, made: Fingerprints) -> Fingerprints:

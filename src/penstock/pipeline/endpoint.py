@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 import msgspec
 
 from penstock.errors import JobError, ServiceUnavailable, TransientFailure
-from penstock.named_tuple import NamedTuple
 
 
 class EndpointOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +32,7 @@ class EndpointOptions(msgspec.Struct, frozen=True, kw_only=True):
         return f"EndpointOptions(url={shown_url(self.url)!r}, model={self.model!r}, key={key!r})"
 
 
-class EndpointUse(NamedTuple):
+class EndpointUse(msgspec.Struct, frozen=True):
     """Use of an endpoint: OCR, embedding or graph."""
 
     service: str

@@ -1,32 +1,47 @@
 """Client of endpoints with the interface of OpenAI: one request, one answer, errors that say who must act.
 
-Each use (OCR, embedding) reads the answer itself. Nothing is retried here: the job or task is.
+Each use (OCR, embedding, graph) reads the answer itself; re-ranking, which has no other part, does so here.
+Nothing is retried here: the job or task is.
 """
 
 from __future__ import annotations
 
 import http.client
+import math
 import socket
 import ssl
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from urllib.parse import SplitResult, quote, urlsplit
 
+import msgspec
+
 from penstock import clock
-from penstock.errors import JobError, ServiceUnavailable
-from penstock.named_tuple import NamedTuple
-from penstock.pipeline.endpoint import BadAnswer, EndpointOptions, EndpointSilent, EndpointUse, shown_url
+from penstock.errors import JobError, PermanentFailure, ServiceUnavailable
+from penstock.pipeline.endpoint import (
+    BadAnswer,
+    EndpointOptions,
+    EndpointSilent,
+    EndpointUse,
+    ServiceGuard,
+    shown_url,
+)
 
 LONGEST_WAIT_S = 3600.0
 """Limit for the wait that an endpoint may ask for."""
 _PIECE = 1 << 16
 _IN_PATHS = "/%:@!$&'()*+,;=~?"
 """Characters of a URL that are sent as they are."""
+_RERANKER = "re-ranking endpoint"
+_MAX_CHARS = 8_000
+"""Characters sent of each text: models read a few thousand at most."""
+_MAX_RANKING_BYTES = 16 << 20
 
 
-class _Answer(NamedTuple):
+class _Answer(msgspec.Struct, frozen=True):
     status: int
     body: bytes
     retry_after: timedelta | None
@@ -197,3 +212,64 @@ def _cause(error: Exception) -> str:
         closed = isinstance(error, ConnectionError)
         return "it was closed without an answer" if closed else "the answer is not HTTP"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+class _Score(msgspec.Struct):
+    index: int
+    relevance_score: float
+
+
+class _Ranking(msgspec.Struct):
+    results: list[_Score]
+
+
+class RerankEndpoint:
+    """A re-ranker with the interface of Cohere's, which Jina, vLLM and others share: scores texts for a
+    query.
+
+    A cross-encoder reads query and text together. It is better than comparing two vectors, and too slow for
+    more than the best hits.
+    """
+
+    def __init__(self, options: EndpointOptions, guard: ServiceGuard) -> None:
+        self._model = options.model
+        self._guard = guard
+        use = EndpointUse(_RERANKER, "rerank_endpoint", "/rerank", _MAX_RANKING_BYTES, _refused)
+        self._endpoint = Endpoint(options, use)
+
+    def scores(self, query: str, texts: Sequence[str]) -> list[float]:
+        """Score each text for the query, all in one call; higher is better.
+
+        Raises a JobError if the endpoint is down, refuses, or its answer does not score each text once. After
+        failures it is not called for a while.
+        """
+        documents = [text[:_MAX_CHARS] for text in texts]
+        asked = {"model": self._model, "query": query[:_MAX_CHARS], "documents": documents}
+        body = msgspec.json.encode(asked | {"top_n": len(documents), "return_documents": False})
+        try:
+            with self._guard.calling(_RERANKER):
+                return self._read(self._post(body), len(documents))
+        except ServiceUnavailable as error:
+            self._guard.delay(error)
+            raise
+
+    def _post(self, body: bytes) -> bytes:
+        try:
+            return self._endpoint.post(body)
+        except EndpointSilent as error:
+            # As long as it is silent, each search would wait for it.
+            raise ServiceUnavailable(_RERANKER, error.message, remedy=error.remedy) from None
+
+    def _read(self, body: bytes, count: int) -> list[float]:
+        try:
+            results = msgspec.json.decode(body, type=_Ranking).results
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise BadAnswer(f"the answer of the {_RERANKER} is malformed: {error}") from None
+        scores = {each.index: each.relevance_score for each in results}
+        if sorted(scores) != list(range(count)) or not all(map(math.isfinite, scores.values())):
+            raise BadAnswer(f"the answer of the {_RERANKER} does not score each of {count} texts")
+        return [scores[at] for at in range(count)]
+
+
+def _refused(message: str) -> PermanentFailure:
+    return PermanentFailure(message, code="ERR_REFUSED", remedy="See the log of the endpoint.")

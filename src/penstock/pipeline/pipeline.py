@@ -8,23 +8,28 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock import clock
 from penstock.catalog.rules.phases import EXTRACTING
 from penstock.catalog.values import Fingerprints, NewPage
 from penstock.errors import InvalidPayload, MemoryBudgetExceeded
 from penstock.pipeline.budget import FileLimiter, MemoryShare, Work
-from penstock.pipeline.chunk.languages import MORE_GRAMMARS
+from penstock.pipeline.chunk.languages import MORE_GRAMMARS, grammar_installed
 from penstock.pipeline.chunk.text import CHARS_PER_TOKEN, ChunkSizes
 from penstock.pipeline.draft import (
     NO_PICTURES,
     OCR_OFF,
+    Draft,
+    awaiting_ocr,
+    build_draft,
     fingerprint,
     fingerprints,
     keep_reading,
     ocr_in,
     reader_in,
     with_reader,
+    without_ocr,
 )
 from penstock.pipeline.embed.protocol import Embedder, space_of
 from penstock.pipeline.extract import file_types
@@ -35,7 +40,6 @@ from penstock.pipeline.ocr.pages import OcrSetup, combined, page_memory, with_wa
 from penstock.vocabulary import shown_size
 
 if TYPE_CHECKING:
-    from penstock.pipeline.draft import Draft
     from penstock.pipeline.extract.sandbox.sandbox import Sandbox
     from penstock.pipeline.graph.llm import LlmExtractor
 
@@ -85,7 +89,7 @@ class Pipeline:
 
     @cached_property
     def _sandbox(self) -> Sandbox:
-        # Loaded with the first file to be parsed; a walk of unchanged files parses none.
+        # Loaded with the first file to be parsed: a walk of unchanged files parses none.
         from penstock.pipeline.extract.sandbox.sandbox import Sandbox
 
         return Sandbox(self.limits)
@@ -111,7 +115,7 @@ class Pipeline:
         """
         file_type = file_types.by_name(name) or file_types.TEXT
         by_name, language = file_type.extractor, file_type.language
-        grammar = language if language in MORE_GRAMMARS and _grammar_installed(language) else None
+        grammar = language if language in MORE_GRAMMARS and grammar_installed(language) else None
         extracted = self.graph_fingerprint(name) if (self._graph if graph is None else graph) else ""
         wants_ocr = self._ocr.enabled if ocr is None else ocr
         named = reader in (None, by_name)
@@ -119,7 +123,7 @@ class Pipeline:
         found = self._fingerprints.get(key)
         if found is None:
             found = self._made_with(reader or by_name, sizes, grammar, named=named, wants_ocr=wants_ocr)
-            found = msgspec.structs.replace(found, **{EXTRACTING.value: extracted})
+            found = replace(found, **{EXTRACTING.value: extracted})
             self._fingerprints[key] = found
         return found
 
@@ -135,7 +139,7 @@ class Pipeline:
         """The wanted fingerprints of a source made before: entities, once wanted, stay until refused."""
         if getattr(wanted, EXTRACTING) or not getattr(made, EXTRACTING):
             return wanted
-        return msgspec.structs.replace(wanted, **{EXTRACTING.value: self.graph_fingerprint(name)})
+        return replace(wanted, **{EXTRACTING.value: self.graph_fingerprint(name)})
 
     def keep_paid_graph(self, wanted: Fingerprints, made: Fingerprints) -> Fingerprints:
         """The wanted fingerprints of a source made before, without a change that needs a paid model."""
@@ -145,7 +149,7 @@ class Pipeline:
 
         if getattr(wanted, EXTRACTING) not in fingerprints_here(self.llm) - fingerprints_here():
             return wanted
-        return msgspec.structs.replace(wanted, **{EXTRACTING.value: getattr(made, EXTRACTING)})
+        return replace(wanted, **{EXTRACTING.value: getattr(made, EXTRACTING)})
 
     def graph_fingerprint(self, name: str) -> str:
         """Fingerprint of the extractor of entities for a file of this name; empty without one."""
@@ -177,7 +181,7 @@ class Pipeline:
             return wanted
         reading, *sizes = wanted.ocr.split(":")
         reading = fingerprint({"reading": reading, "first_bytes": self.limits.text_bytes})
-        return msgspec.structs.replace(wanted, ocr=":".join((reading, *sizes)))
+        return replace(wanted, ocr=":".join((reading, *sizes)))
 
     def failure_fingerprint(self, wanted: Fingerprints) -> str:
         """Fingerprint of a failure: another parser, other limits or a new component may read the file."""
@@ -210,9 +214,6 @@ class Pipeline:
             return self._draft_of_beginning(content, content.size, sizes)
         limits, size = self.limits, len(content.data)
         complete, isolated = pages is None, self._isolated and not is_plain(content)
-
-        # Loaded with the first file; see ``_sandbox``.
-        from penstock.pipeline.draft import awaiting_ocr, build_draft, without_ocr
 
         def finished(draft: Draft) -> Draft:
             wanted = self._ocr.enabled if ocr is None else ocr
@@ -250,8 +251,6 @@ class Pipeline:
 
         Raises errors as ``draft`` does, and others while an endpoint is unavailable.
         """
-        from penstock.pipeline.draft import build_draft
-
         most = self._limiter.most_bytes
         wanted = page_memory(self._ocr, most, 2 * len(content.data))
 
@@ -271,7 +270,7 @@ class Pipeline:
         return next(iter(build_draft(extracted, sizes, complete=False).pages), None)
 
     def _recognized(self, content: Content, page: int, setup: OcrSetup, memory_bytes: int) -> ExtractedText:
-        from penstock.pipeline.ocr.engines import open_endpoint
+        from penstock.pipeline.ocr.endpoint import VisionEndpoint
 
         options, endpoint = setup.options, setup.endpoint
         extracted = self._sandbox.extract(
@@ -283,9 +282,9 @@ class Pipeline:
         if endpoint is None or not extracted.needs_ocr:
             return extracted
         image = self._sandbox.image(content, page, options.dpi, memory_bytes=memory_bytes)
-        found = open_endpoint(endpoint).recognize(image)
+        found = VisionEndpoint(endpoint).recognize(image)
         pages = tuple(combined(each, found) for each in extracted.pages)
-        return msgspec.structs.replace(extracted, pages=pages)
+        return replace(extracted, pages=pages)
 
     def pause(self) -> None:
         """Free the memory kept for further pages, if another process waits for some."""
@@ -301,7 +300,7 @@ class Pipeline:
         data = whole_lines(content.data, quoted=file_type.extractor == "table")
         draft = self.draft(Content(content.name, data), sizes)
         read = f"indexed the first {shown_size(len(content.data))} of {shown_size(whole)}"
-        return msgspec.structs.replace(draft, warnings=(read, *draft.warnings))
+        return replace(draft, warnings=(read, *draft.warnings))
 
     def embed(self, texts: list[str]) -> list[bytes]:
         vectors = self.embedder.embed(texts)
@@ -319,22 +318,11 @@ def _with_misnaming(content: Content, draft: Draft) -> Draft:
     if file_types.detect(name, content.data) == file_types.COMPRESSED:
         # The draft is of the file inside, which the suffix before the last one names.
         warning = file_types.misnaming(file_types.uncompressed_name(name), found)
-        return msgspec.structs.replace(
-            draft, other_type=True, warnings=(*filter(None, [warning]), *draft.warnings)
-        )
+        return replace(draft, other_type=True, warnings=(*filter(None, [warning]), *draft.warnings))
     warning = file_types.misnaming(name, found)
     if warning is None:
         return draft
-    return msgspec.structs.replace(draft, misnamed=True, other_type=True, warnings=(warning, *draft.warnings))
-
-
-def _grammar_installed(language: str | None) -> bool:
-    """Check whether the grammar of an extra is installed."""
-    if language is None:
-        return False
-    from penstock.pipeline.chunk.code import grammar_installed
-
-    return grammar_installed(language)
+    return replace(draft, misnamed=True, other_type=True, warnings=(warning, *draft.warnings))
 
 
 @lru_cache(64)

@@ -95,7 +95,7 @@ def _corrected(snapshot: CatalogSnapshot, filters: Filters, words: Collection[st
 
 def _count_pieces(word: str) -> int:
     """Number of pieces of a word; without the vocabulary a constant, so every word may be misspelt."""
-    from penstock.pipeline.embed.protocol import count_tokens
+    from penstock.pipeline.embed.static import count_tokens
 
     try:
         return count_tokens(word)

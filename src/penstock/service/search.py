@@ -541,7 +541,7 @@ class Search:
         ``max_tokens`` (2,000) are those of the Llama family; most models count fewer. Weak hits are left out.
         The other options are those of ``search``.
         """
-        from penstock.pipeline.embed.protocol import count_tokens
+        from penstock.pipeline.embed.static import count_tokens
 
         refuse_unknown("context", options, ContextOptions)
         rest = cast("SearchRequest", {name: value for name, value in options.items() if name != "max_tokens"})

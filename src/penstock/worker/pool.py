@@ -30,7 +30,7 @@ from penstock.handlers.context import Registry
 from penstock.handlers.source_files import NO_FILES, SourceFiles
 from penstock.interpreter import WithoutCollections, inherited_path
 from penstock.named_tuple import NamedTuple
-from penstock.pipeline.vectors.cache import CacheDirectory
+from penstock.pipeline.vectors.directory import CacheDirectory
 from penstock.queue import transitions
 from penstock.queue.job import Job, Settlement
 from penstock.queue.protocol import Queue

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from penstock import clock
 from penstock.catalog.protocol import Catalog, CatalogSnapshot
-from penstock.pipeline.vectors.cache import CacheDirectory
+from penstock.pipeline.vectors.directory import CacheDirectory
 from penstock.worker.pool import start_context
 
 if TYPE_CHECKING:

@@ -8,12 +8,11 @@ import heapq
 import importlib
 import re
 from collections.abc import Iterator
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.chunk.languages import (
     COMMENTS,
     GRAMMARS,
@@ -21,12 +20,13 @@ from penstock.pipeline.chunk.languages import (
     MAX_PARSED,
     MORE_GRAMMARS,
     Grammar,
+    grammar_installed,
 )
 from penstock.pipeline.chunk.text import (
     AFTER_HEADING,
+    CHUNKING_VERSION,
     HEADING,
     LINE,
-    VERSION,
     Chunk,
     ChunkSizes,
     ProseChunker,
@@ -52,14 +52,14 @@ _MAX_RECEIVER = 300
 _RECEIVER = re.compile(r"\b(\w++)\s*+(?:\[.*\]\s*+)?\)$")
 
 
-class Definition(NamedTuple):
+class Definition(msgspec.Struct, frozen=True):
     start: int
     end: int
     name: str
     """Qualified: ``Queue.claim``."""
 
 
-class Piece(NamedTuple):
+class Piece(msgspec.Struct, frozen=True):
     """A stretch of code at one level. Offsets count bytes."""
 
     start: int
@@ -72,7 +72,7 @@ class Piece(NamedTuple):
 class CodeChunker:
     """Cuts between definitions. Unparsable code, or code in an unknown language, is cut by lines."""
 
-    version = VERSION
+    version = CHUNKING_VERSION
 
     def __init__(self, language: str | None) -> None:
         self._language = language if language in GRAMMARS and grammar_installed(language) else None
@@ -95,12 +95,6 @@ class CodeChunker:
         if _error_bytes(root) > len(source) // 10:
             return None
         return tuple(_level(root, GRAMMARS[self._language], "", 0))
-
-
-@functools.cache
-def grammar_installed(language: str) -> bool:
-    """Check whether the package of a language's grammar is installed; those of the plain install are."""
-    return language not in MORE_GRAMMARS or find_spec(GRAMMARS[language].package) is not None
 
 
 @functools.cache
@@ -128,11 +122,11 @@ def _level(parent: Node, grammar: Grammar, path: str, depth: int, group: int = 0
     for piece in _parts(parent, grammar, path, depth, group):
         clause = grammar.clauses and last is not None and piece.name == last.name != ""
         if last is not None and last.name and (piece.rank == _TAIL or clause):
-            last = last._replace(end=piece.end)
+            last = replace(last, end=piece.end)
             continue
         if last is not None:
             yield last
-        last = piece if piece.rank != _TAIL else piece._replace(rank=LINE)
+        last = piece if piece.rank != _TAIL else replace(piece, rank=LINE)
     if last is not None:
         yield last
 
@@ -149,7 +143,7 @@ def _parts(parent: Node, grammar: Grammar, path: str, depth: int, group: int) ->
             continue
         pieces = list(_node_pieces(node, grammar, path, depth, group))
         if comments and pieces and pieces[0].name and _adjacent(comments[-1], node):
-            pieces[0] = pieces[0]._replace(start=comments[0].start_byte)
+            pieces[0] = replace(pieces[0], start=comments[0].start_byte)
         elif comments:
             yield _comment_piece(comments)
         comments = []
@@ -171,7 +165,7 @@ def _node_pieces(node: Node, grammar: Grammar, path: str, depth: int, group: int
     if definitions:
         first, *others = (_named_piece(found, node, grammar, path, depth) for found in definitions)
         # Several definitions in one statement stay together, as members of the first.
-        yield first._replace(start=node.start_byte, end=node.end_byte, members=(*first.members, *others))
+        yield replace(first, start=node.start_byte, end=node.end_byte, members=(*first.members, *others))
     elif node.type in grammar.groups and group < _MAX_GROUP_DEPTH:
         yield Piece(node.start_byte, node.start_byte, LINE)
         yield from _level(node, grammar, path, depth, group + 1)
@@ -308,7 +302,7 @@ def _flatten(text: str, pieces: tuple[Piece, ...], size: int) -> tuple[Units, li
             definitions.append(Definition(start, start, piece.name))
             opened = cut_here and piece.end - piece.start > size
             for number, member in enumerate(piece.members):
-                visit(member._replace(rank=AFTER_HEADING) if number == 0 else member, opened)
+                visit(replace(member, rank=AFTER_HEADING) if number == 0 else member, opened)
             definitions[index] = Definition(start, chars.at(piece.end), piece.name)
 
     for piece in pieces:
@@ -371,4 +365,4 @@ def _with_symbols(chunks: list[Chunk], definitions: list[Definition]) -> Iterato
         here = sorted(by_start[first : bisect.bisect_left(starts, chunk.end)])
         indexes = [*(-index for index in around[:1]), *here]
         names = dict.fromkeys(definitions[index].name for index in indexes)
-        yield msgspec.structs.replace(chunk, symbols=tuple(names))
+        yield replace(chunk, symbols=tuple(names))

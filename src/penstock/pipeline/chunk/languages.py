@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
+from importlib.util import find_spec
 from types import MappingProxyType
 
-from penstock.named_tuple import NamedTuple
-
-# The description of a tree-sitter grammar: which node types are definitions, and which hold definitions.
+import msgspec
 
 
-class Grammar(NamedTuple):
+class Grammar(msgspec.Struct, frozen=True):
     """A grammar's package and node types. ``leaves`` and ``containers`` have names; containers have members.
 
     ``wrappers`` stand around a definition (a decorator, an export). Definitions in ``groups`` belong to the
@@ -39,7 +39,7 @@ class Grammar(NamedTuple):
     """Neighbours of the same name are one definition."""
 
 
-def words(*names: str) -> frozenset[str]:
+def _words(*names: str) -> frozenset[str]:
     return frozenset(word for name in names for word in name.split())
 
 
@@ -59,154 +59,156 @@ MORE_GRAMMARS: Mapping[str, Grammar] = MappingProxyType(
     {
         "ada": Grammar(
             "tree_sitter_ada",
-            words("subprogram_body subprogram_declaration full_type_declaration"),
-            words("package_body package_declaration"),
-            groups=words("compilation_unit"),
-            names=words("identifier"),
-            bodies=words("non_empty_declarative_part package_specification ."),
+            _words("subprogram_body subprogram_declaration full_type_declaration"),
+            _words("package_body package_declaration"),
+            groups=_words("compilation_unit"),
+            names=_words("identifier"),
+            bodies=_words("non_empty_declarative_part package_specification ."),
         ),
         "csharp": Grammar(
             "tree_sitter_c_sharp",
-            words(
+            _words(
                 "method_declaration constructor_declaration destructor_declaration property_declaration "
                 "delegate_declaration enum_declaration operator_declaration local_function_statement"
             ),
-            words(
+            _words(
                 "namespace_declaration class_declaration interface_declaration struct_declaration "
                 "record_declaration"
             ),
-            words("global_statement"),
+            _words("global_statement"),
         ),
         "dart": Grammar(
             "tree_sitter_dart",
-            words(
+            _words(
                 "function_signature getter_signature setter_signature constructor_signature enum_declaration"
             ),
-            words("class_definition mixin_declaration extension_declaration"),
-            words("method_signature declaration"),
-            names=words("identifier"),
-            bodies=words("class_body extension_body"),
-            tails=words("function_body"),
+            _words("class_definition mixin_declaration extension_declaration"),
+            _words("method_signature declaration"),
+            names=_words("identifier"),
+            bodies=_words("class_body extension_body"),
+            tails=_words("function_body"),
         ),
         "elixir": Grammar(
             "tree_sitter_elixir",
-            words(""),
-            words("call"),
-            names=words("alias identifier"),
-            bodies=words("do_block"),
-            keywords=words(
+            _words(""),
+            _words("call"),
+            names=_words("alias identifier"),
+            bodies=_words("do_block"),
+            keywords=_words(
                 "defmodule defprotocol defimpl def defp defmacro defmacrop defguard defguardp defdelegate"
             ),
             clauses=True,
         ),
         "fortran": Grammar(
             "tree_sitter_fortran",
-            words("function subroutine derived_type_definition program"),
-            words("module submodule"),
-            groups=words("internal_procedures"),
-            names=words("name type_name"),
-            bodies=words("."),
+            _words("function subroutine derived_type_definition program"),
+            _words("module submodule"),
+            groups=_words("internal_procedures"),
+            names=_words("name type_name"),
+            bodies=_words("."),
         ),
         "haskell": Grammar(
             "tree_sitter_haskell",
-            words("function bind signature data_type newtype type_synomym"),
-            words("class instance"),
-            groups=words("declarations"),
-            names=words("variable name"),
-            bodies=words("class_declarations instance_declarations"),
+            _words("function bind signature data_type newtype type_synomym"),
+            _words("class instance"),
+            groups=_words("declarations"),
+            names=_words("variable name"),
+            bodies=_words("class_declarations instance_declarations"),
             clauses=True,
         ),
         "terraform": Grammar(
             "tree_sitter_hcl",
-            words("block"),
-            words(""),
-            groups=words("body"),
-            names=words("identifier string_lit"),
+            _words("block"),
+            _words(""),
+            groups=_words("body"),
+            names=_words("identifier string_lit"),
         ),
         "julia": Grammar(
             "tree_sitter_julia",
-            words("function_definition macro_definition struct_definition abstract_definition assignment"),
-            words("module_definition"),
-            names=words("identifier field_expression"),
-            bodies=words("."),
-            short_functions=words("assignment"),
+            _words("function_definition macro_definition struct_definition abstract_definition assignment"),
+            _words("module_definition"),
+            names=_words("identifier field_expression"),
+            bodies=_words("."),
+            short_functions=_words("assignment"),
         ),
         "kotlin": Grammar(
             "tree_sitter_kotlin",
-            words("function_declaration secondary_constructor type_alias"),
-            words("class_declaration object_declaration companion_object"),
-            bodies=words("class_body enum_class_body"),
+            _words("function_declaration secondary_constructor type_alias"),
+            _words("class_declaration object_declaration companion_object"),
+            bodies=_words("class_body enum_class_body"),
         ),
         "lua": Grammar(
             "tree_sitter_lua",
-            words("function_declaration assignment_statement"),
-            words(""),
-            words("variable_declaration"),
-            names=words("identifier dot_index_expression"),
-            bodies=words("function_definition"),
-            needing_body=words("assignment_statement"),
+            _words("function_declaration assignment_statement"),
+            _words(""),
+            _words("variable_declaration"),
+            names=_words("identifier dot_index_expression"),
+            bodies=_words("function_definition"),
+            needing_body=_words("assignment_statement"),
         ),
-        "make": Grammar("tree_sitter_make", words("rule define_directive"), words(""), names=words("word")),
+        "make": Grammar(
+            "tree_sitter_make", _words("rule define_directive"), _words(""), names=_words("word")
+        ),
         "objc": Grammar(
             "tree_sitter_objc",
-            words(
+            _words(
                 "function_definition method_definition method_declaration struct_specifier union_specifier "
                 "enum_specifier preproc_function_def"
             ),
-            words("class_interface class_implementation protocol_declaration"),
-            words("declaration type_definition implementation_definition"),
-            words(_OBJC_GROUPS),
-            names=words("identifier"),
-            bodies=words("."),
+            _words("class_interface class_implementation protocol_declaration"),
+            _words("declaration type_definition implementation_definition"),
+            _words(_OBJC_GROUPS),
+            names=_words("identifier"),
+            bodies=_words("."),
         ),
         "ocaml": Grammar(
             "tree_sitter_ocaml",
-            words("let_binding type_binding external method_definition class_binding value_specification"),
-            words("module_binding module_type_definition"),
-            words("value_definition type_definition module_definition class_definition"),
+            _words("let_binding type_binding external method_definition class_binding value_specification"),
+            _words("module_binding module_type_definition"),
+            _words("value_definition type_definition module_definition class_definition"),
             function="language_ocaml",
-            names=words("value_name type_constructor module_name module_type_name class_name method_name"),
+            names=_words("value_name type_constructor module_name module_type_name class_name method_name"),
         ),
         "php": Grammar(
             "tree_sitter_php",
-            words("function_definition method_declaration"),
-            words(
+            _words("function_definition method_declaration"),
+            _words(
                 "class_declaration interface_declaration trait_declaration enum_declaration "
                 "namespace_definition"
             ),
-            bodies=words("compound_statement"),
-            needing_body=words("namespace_definition"),
+            bodies=_words("compound_statement"),
+            needing_body=_words("namespace_definition"),
             function="language_php",
         ),
         "powershell": Grammar(
             "tree_sitter_powershell",
-            words("function_statement class_method_definition enum_statement"),
-            words("class_statement"),
-            groups=words("statement_list"),
-            names=words("function_name simple_name"),
-            bodies=words("."),
+            _words("function_statement class_method_definition enum_statement"),
+            _words("class_statement"),
+            groups=_words("statement_list"),
+            names=_words("function_name simple_name"),
+            bodies=_words("."),
         ),
         "ruby": Grammar(
             "tree_sitter_ruby",
-            words("method singleton_method"),
-            words("module class singleton_class"),
-            groups=words("begin if unless"),
+            _words("method singleton_method"),
+            _words("module class singleton_class"),
+            groups=_words("begin if unless"),
         ),
         "scala": Grammar(
             "tree_sitter_scala",
-            words("function_definition function_declaration given_definition type_definition"),
-            words("trait_definition class_definition object_definition enum_definition package_object"),
+            _words("function_definition function_declaration given_definition type_definition"),
+            _words("trait_definition class_definition object_definition enum_definition package_object"),
         ),
-        "shell": Grammar("tree_sitter_bash", words("function_definition"), words("")),
+        "shell": Grammar("tree_sitter_bash", _words("function_definition"), _words("")),
         "sql": Grammar(
             "tree_sitter_sql",
-            words(
+            _words(
                 "create_table create_view create_materialized_view create_function create_index create_type "
                 "create_trigger create_schema create_sequence"
             ),
-            words(""),
-            words("statement"),
-            names=words("object_reference identifier"),
+            _words(""),
+            _words("statement"),
+            names=_words("object_reference identifier"),
         ),
     }
 )
@@ -233,66 +235,74 @@ GRAMMARS: Mapping[str, Grammar] = MappingProxyType(
     {
         "python": Grammar(
             "tree_sitter_python",
-            words("function_definition"),
-            words("class_definition"),
-            words("decorated_definition"),
-            words("if_statement else_clause try_statement block"),
+            _words("function_definition"),
+            _words("class_definition"),
+            _words("decorated_definition"),
+            _words("if_statement else_clause try_statement block"),
         ),
         "javascript": Grammar(
             "tree_sitter_javascript",
-            words(_JAVASCRIPT),
-            words(_JAVASCRIPT_CONTAINERS),
-            words(_JAVASCRIPT_WRAPPERS),
+            _words(_JAVASCRIPT),
+            _words(_JAVASCRIPT_CONTAINERS),
+            _words(_JAVASCRIPT_WRAPPERS),
         ),
         "typescript": Grammar(
             "tree_sitter_typescript",
-            words(_JAVASCRIPT),
-            words(_JAVASCRIPT_CONTAINERS),
-            words(_JAVASCRIPT_WRAPPERS),
+            _words(_JAVASCRIPT),
+            _words(_JAVASCRIPT_CONTAINERS),
+            _words(_JAVASCRIPT_WRAPPERS),
             function="language_typescript",
         ),
         "tsx": Grammar(
             "tree_sitter_typescript",
-            words(_JAVASCRIPT),
-            words(_JAVASCRIPT_CONTAINERS),
-            words(_JAVASCRIPT_WRAPPERS),
+            _words(_JAVASCRIPT),
+            _words(_JAVASCRIPT_CONTAINERS),
+            _words(_JAVASCRIPT_WRAPPERS),
             function="language_tsx",
         ),
         "go": Grammar(
             "tree_sitter_go",
-            words("function_declaration method_declaration type_spec type_alias"),
-            words(""),
-            words("type_declaration"),
+            _words("function_declaration method_declaration type_spec type_alias"),
+            _words(""),
+            _words("type_declaration"),
         ),
         "rust": Grammar(
             "tree_sitter_rust",
-            words("function_item function_signature_item struct_item enum_item union_item type_item"),
-            words("trait_item impl_item mod_item macro_definition"),
+            _words("function_item function_signature_item struct_item enum_item union_item type_item"),
+            _words("trait_item impl_item mod_item macro_definition"),
         ),
         "java": Grammar(
             "tree_sitter_java",
-            words("method_declaration constructor_declaration compact_constructor_declaration"),
-            words("class_declaration interface_declaration enum_declaration record_declaration"),
-            groups=words("enum_body_declarations"),
+            _words("method_declaration constructor_declaration compact_constructor_declaration"),
+            _words("class_declaration interface_declaration enum_declaration record_declaration"),
+            groups=_words("enum_body_declarations"),
         ),
         "c": Grammar(
             "tree_sitter_c",
-            words("function_definition struct_specifier union_specifier enum_specifier preproc_function_def"),
-            words(""),
-            words("declaration type_definition"),
-            words(_C_GROUPS),
+            _words(
+                "function_definition struct_specifier union_specifier enum_specifier preproc_function_def"
+            ),
+            _words(""),
+            _words("declaration type_definition"),
+            _words(_C_GROUPS),
         ),
         "cpp": Grammar(
             "tree_sitter_cpp",
-            words("function_definition union_specifier enum_specifier preproc_function_def"),
-            words("class_specifier struct_specifier namespace_definition"),
-            words("declaration type_definition template_declaration field_declaration"),
-            words(_C_GROUPS),
+            _words("function_definition union_specifier enum_specifier preproc_function_def"),
+            _words("class_specifier struct_specifier namespace_definition"),
+            _words("declaration type_definition template_declaration field_declaration"),
+            _words(_C_GROUPS),
         ),
     }
     | dict(MORE_GRAMMARS)
 )
 """Grammars by language. Those of ``MORE_GRAMMARS`` come with the extra ``grammars``."""
 
-COMMENTS = words("comment line_comment block_comment attribute_item haddock documentation_comment")
+COMMENTS = _words("comment line_comment block_comment attribute_item haddock documentation_comment")
 """Node types that belong to the definition right after them."""
+
+
+@functools.cache
+def grammar_installed(language: str) -> bool:
+    """Check whether the package of a language's grammar is installed; those of the plain install are."""
+    return language not in MORE_GRAMMARS or find_spec(GRAMMARS[language].package) is not None

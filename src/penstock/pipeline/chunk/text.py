@@ -1,4 +1,14 @@
-"""Interface of a chunker: chunk sizes in, chunks out."""
+"""Chunks of text with content-defined boundaries: cuts are chosen by the text around them, not by counting.
+
+A text is a sequence of units (paragraphs, headings, lines …), none longer than a chunk. The start of each
+unit is a possible cut. Its key is a rank (how good a place it is) and a hash of the words there. A start
+becomes a cut if its key is the smallest within reach on both sides. So a cut depends only on the text
+within reach: an edit moves cuts near it and no others. Stretches that are still too long are split in two,
+again at the smallest key.
+
+``Chunker`` is the interface of all chunkers, ``ProseChunker`` the one for prose, marked-up text and rows;
+``code`` cuts source code by the same rule.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +27,6 @@ import msgspec
 
 from penstock import extensions
 from penstock.extensions import Extension, ExtensionKind
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.protocol import Shape
 from penstock.queue.payloads import LARGEST_CHUNK, SMALLEST_CHUNK, USUAL_CHUNK
 
@@ -72,13 +81,10 @@ class Chunker(Protocol):
     def chunk(self, text: str, sizes: ChunkSizes) -> list[Chunk]: ...
 
 
-# Range minima: the smallest key in a range, and the place of this key, without a scan of the whole range.
-
-
 _WIDTH = 64
 """Number of keys, or minima, under one minimum of the level above."""
 
-Keys: TypeAlias = "array[int]"
+_Keys: TypeAlias = "array[int]"
 
 
 class Minima:
@@ -87,7 +93,7 @@ class Minima:
     Without them, cutting a text with steadily rising keys takes quadratic time.
     """
 
-    def __init__(self, keys: Keys) -> None:
+    def __init__(self, keys: _Keys) -> None:
         self._levels = [keys]
         while len(keys) > 2 * _WIDTH:
             keys = array("Q", (min(keys[at : at + _WIDTH]) for at in range(0, len(keys), _WIDTH)))
@@ -129,27 +135,19 @@ class Minima:
         return found
 
 
-def _first(keys: Keys, key: int, low: int, high: int) -> int | None:
+def _first(keys: _Keys, key: int, low: int, high: int) -> int | None:
     some = keys[low:high]
     return low + some.index(key) if key in some else None
 
 
-def _last(keys: Keys, key: int, low: int, high: int) -> int | None:
+def _last(keys: _Keys, key: int, low: int, high: int) -> int | None:
     some = keys[low:high][::-1]
     return high - 1 - some.index(key) if key in some else None
 
 
-# Content-defined boundaries: cuts are chosen by the text around them, not by counting from the start.
-#
-# A text is a sequence of units (paragraphs, headings, lines …), none longer than a chunk. The start of each
-# unit is a possible cut. Its key is a rank (how good a place it is) and a hash of the words there. A start
-# becomes a cut if its key is the smallest within reach on both sides. So a cut depends only on the text
-# within reach: an edit moves cuts near it and no others. Stretches that are still too long are split in two,
-# again at the smallest key.
-
-
-VERSION = "1"
-"""Version of every chunker: all share the rule above. Changes when the same text may be cut elsewhere."""
+CHUNKING_VERSION = "1"
+"""Version of every chunker: all share the rule of this module. Changes when the same text may be cut
+elsewhere."""
 
 REACH = 0.3
 """Share of the chunk size. A larger reach makes chunks fuller, but an edit moves cuts further away."""
@@ -159,13 +157,13 @@ HASHED = 64
 
 HEADING = 0
 """Ranks: a smaller rank is a better place to cut. A heading of level n has rank n - 1."""
-PARAGRAPH = 8
+_PARAGRAPH = 8
 LINE = 10
 SENTENCE = 11
-WORD = 12
+_WORD = 12
 AFTER_HEADING = 13
 """A poor place: a heading should not end a chunk."""
-ANYWHERE = 14
+_ANYWHERE = 14
 
 
 _SCANNED = 256
@@ -217,7 +215,7 @@ def cuts(text: str, units: Units, size: int) -> list[int]:
     return [starts[index] for index in _split_long(starts, keys, chosen, size)]
 
 
-def _lowest_within_reach(starts: Starts, keys: Keys, reach: int) -> list[int]:
+def _lowest_within_reach(starts: Starts, keys: _Keys, reach: int) -> list[int]:
     """Indexes of units with no smaller key within ``reach``. Of equal keys, the first counts as smaller.
 
     Both ends of the text count as smaller than every key, so that no sliver is cut off there.
@@ -238,7 +236,7 @@ def _lowest_within_reach(starts: Starts, keys: Keys, reach: int) -> list[int]:
     return chosen
 
 
-def _lowest_to_the_right(starts: Starts, keys: Keys, reach: int) -> bytearray:
+def _lowest_to_the_right(starts: Starts, keys: _Keys, reach: int) -> bytearray:
     """1 for each unit without a smaller key in the next ``reach`` characters."""
     free = bytearray(len(keys))
     waiting: deque[int] = deque()
@@ -254,7 +252,7 @@ def _lowest_to_the_right(starts: Starts, keys: Keys, reach: int) -> bytearray:
     return free
 
 
-def _split_long(starts: Starts, keys: Keys, chosen: list[int], size: int) -> list[int]:
+def _split_long(starts: Starts, keys: _Keys, chosen: list[int], size: int) -> list[int]:
     """Add cuts to the chosen ones until every chunk is within ``size``."""
     margin = int(size * REACH / 2)
     found = []
@@ -273,7 +271,7 @@ def _split_long(starts: Starts, keys: Keys, chosen: list[int], size: int) -> lis
 class _SplitPoint:
     """Finds where to split a stretch: the smallest key not too near an end; of equal keys, the middle one."""
 
-    def __init__(self, starts: Starts, keys: Keys, margin: int) -> None:
+    def __init__(self, starts: Starts, keys: _Keys, margin: int) -> None:
         self._starts = starts
         self._keys = keys
         self._margin = margin
@@ -306,17 +304,14 @@ class _SplitPoint:
         )
 
 
-# Units of prose: headings, paragraphs, fenced code and tables, each whole if short enough for a chunk.
-
-
-HeadingFinder: TypeAlias = Callable[[str, str | None], tuple[int, str, int] | None]
+_HeadingFinder: TypeAlias = Callable[[str, str | None], tuple[int, str, int] | None]
 """From a line and the next line to a heading: level, text, and number of lines."""
 
 
-class Headings:
+class _Headings:
     """The headings of a text: start and level (from 1) of each. Titles are read on demand."""
 
-    def __init__(self, text: str, finder: HeadingFinder | None) -> None:
+    def __init__(self, text: str, finder: _HeadingFinder | None) -> None:
         self._text = text
         self._finder = finder
         self.starts = array("I")
@@ -332,9 +327,9 @@ class Headings:
         return found[1] if found else ""
 
 
-class Outline(NamedTuple):
+class Outline(msgspec.Struct, frozen=True):
     units: Units
-    headings: Headings
+    headings: _Headings
 
 
 _FENCE = re.compile(r"[ \t]*(?:>[ \t]*)*(?:[-*+][ \t]+|\d+[.)][ \t]+)?(`{3,}+|~{3,}+)[^`]*$")
@@ -345,26 +340,26 @@ _SENTENCE = re.compile(r"""[.!?…。！？]["'”’)\]]*\s+|[。！？]""")
 _SPLITTERS = (
     (re.compile(r"\n+"), LINE),
     (_SENTENCE, SENTENCE),
-    (re.compile(r"\s(?=[b-d])"), WORD),
-    (re.compile(r"\s+"), WORD),
+    (re.compile(r"\s(?=[b-d])"), _WORD),
+    (re.compile(r"\s+"), _WORD),
 )
 
 
-def outline(text: str, size: int, finder: HeadingFinder | None) -> Outline:
+def _outline(text: str, size: int, finder: _HeadingFinder | None) -> Outline:
     """The units of prose or marked-up text. Without a finder there are no headings and no fences."""
     units = Units()
-    headings = Headings(text, finder)
+    headings = _Headings(text, finder)
     for start, rank in _blocks(text, finder):
-        if rank < PARAGRAPH:
+        if rank < _PARAGRAPH:
             headings.add(start, rank - HEADING + 1)
         units.add(start, rank)
     return Outline(split_long_units(text, units, size), headings)
 
 
-def rows(text: str, size: int, finder: HeadingFinder | None = None) -> Outline:
+def _rows(text: str, size: int, finder: _HeadingFinder | None = None) -> Outline:
     """One unit per line. With a finder, the first line is the heading of the others."""
     units = Units()
-    headings = Headings(text, finder)
+    headings = _Headings(text, finder)
     for start, line in _lines(text):
         if line and not line.isspace():
             units.add(start, LINE)
@@ -407,7 +402,7 @@ def _refine(found: Units, text: str, unit: range, rank: int, size: int, next_spl
     # There is no meaningful place to cut: a base64 blob, a line of digits.
     found.add(unit.start, rank)
     for start in range(unit.start + size, unit.stop, size):
-        found.add(start, ANYWHERE)
+        found.add(start, _ANYWHERE)
 
 
 def _match_ends(pattern: re.Pattern[str], text: str, unit: range) -> array[int]:
@@ -431,11 +426,11 @@ def _line_at(text: str, start: int) -> str:
     return text[start:] if end < 0 else text[start:end]
 
 
-def _blocks(text: str, finder: HeadingFinder | None) -> Iterator[tuple[int, int]]:
+def _blocks(text: str, finder: _HeadingFinder | None) -> Iterator[tuple[int, int]]:
     """Start and rank of each block. The rank of a heading encodes the level."""
     fence_ends: _FenceEnds | None = None
     in_block = False
-    rank = PARAGRAPH
+    rank = _PARAGRAPH
     start, line = 0, _line_at(text, 0)
     while start < len(text):
         after = start + len(line) + 1
@@ -454,7 +449,7 @@ def _blocks(text: str, finder: HeadingFinder | None) -> Iterator[tuple[int, int]
             fence = _FENCE.match(line) if finder and ("```" in line or "~~~" in line) else None
             if fence or not in_block:
                 yield start, rank if not in_block else LINE
-            in_block, rank = True, PARAGRAPH
+            in_block, rank = True, _PARAGRAPH
             if fence:
                 fence_ends = fence_ends or _FenceEnds(text)
                 after = fence_ends.after(after, fence[1])
@@ -498,9 +493,6 @@ class _FenceLines:
         self.starts.append(start)
         self.ends.append(end)
         self.lengths.append(length)
-
-
-# Heading finders for Markdown, reStructuredText, AsciiDoc, Org, settings and tables.
 
 
 _ATX = re.compile(r" {0,3}(#{1,6})(?=[ \t]|$)")
@@ -573,7 +565,7 @@ def header(line: str, _: str | None) -> tuple[int, str, int]:
     return 1, line.strip(), 1
 
 
-FINDERS: Mapping[Shape, HeadingFinder] = MappingProxyType(
+_FINDERS: Mapping[Shape, _HeadingFinder] = MappingProxyType(
     {
         Shape.MARKDOWN: markdown,
         Shape.RST: rst,
@@ -585,28 +577,25 @@ FINDERS: Mapping[Shape, HeadingFinder] = MappingProxyType(
 )
 
 
-# Chunks of prose, marked-up text and rows.
-
-
 class ProseChunker:
-    """Cuts at headings, paragraphs or rows; see ``boundaries``."""
+    """Cuts at headings, paragraphs or rows."""
 
-    version = VERSION
+    version = CHUNKING_VERSION
 
     def __init__(self, shape: Shape = Shape.PROSE) -> None:
         self.name = str(shape)
         self._rows = shape in (Shape.ROWS, Shape.TABLE)
-        self._finder = FINDERS.get(shape)
+        self._finder = _FINDERS.get(shape)
 
     def chunk(self, text: str, sizes: ChunkSizes) -> list[Chunk]:
         found = (
-            rows(text, sizes.size, self._finder) if self._rows else outline(text, sizes.size, self._finder)
+            _rows(text, sizes.size, self._finder) if self._rows else _outline(text, sizes.size, self._finder)
         )
         return build_chunks(text, cuts(text, found.units, sizes.size), sizes, found.headings)
 
 
 def build_chunks(
-    text: str, starts: Sequence[int], sizes: ChunkSizes, headings: Headings | None = None
+    text: str, starts: Sequence[int], sizes: ChunkSizes, headings: _Headings | None = None
 ) -> list[Chunk]:
     """Build the chunks between the given starts, without surrounding white space."""
     chunks: list[Chunk] = []
@@ -650,7 +639,7 @@ def shortened_heading(title: str) -> str:
 class HeadingPaths:
     """Headings above a place, outermost first. Places must be asked for in rising order."""
 
-    def __init__(self, headings: Headings) -> None:
+    def __init__(self, headings: _Headings) -> None:
         self._headings = headings
         self._next = 0
         self._open: list[tuple[int, int]] = []
@@ -671,11 +660,8 @@ class HeadingPaths:
         return self._path
 
 
-# Chunkers of extensions: one may cut the documents of an extractor instead of Penstock's own.
-
-
 class CheckedChunker:
-    """A chunker of an extension, with a check of every chunk against the text."""
+    """A chunker of an extension, for one extractor. Every chunk is checked against the text."""
 
     def __init__(self, chunker: Chunker, extension: Extension) -> None:
         self.name = chunker.name

@@ -3,14 +3,10 @@
 ``open_embedder`` and ``open_space`` below choose the implementation.
 
 - ``protocol``: the interface of an embedder, and the name of its vector space
-- ``static_embedder``: the default, a table of word pieces; needs no network and no GPU
-- ``table_files``: the files of that table, part of the installed package
-- ``word_pieces``: words split into the pieces of the table
-- ``token_count``: tokens of a text, counted by the same pieces
+- ``static``: the default, a table of word pieces, which also count tokens; words hashed without a model
 - ``minilm/``: a small language model, as an extra
-- ``fastembed_embedder``: models of the library fastembed, as an extra
-- ``endpoint_embedder``: an HTTP endpoint compatible with OpenAI's
-- ``hash_embedder``: words hashed to dimensions, without a model; for tests
+- ``fastembed``: models of the library fastembed, as an extra
+- ``endpoint``: an HTTP endpoint compatible with OpenAI's
 """
 
 from __future__ import annotations

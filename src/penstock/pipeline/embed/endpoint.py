@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-NAME = "endpoint"
+_NAME = "endpoint"
 SERVICE = "embedding endpoint"
-CHARS_PER_TOKEN = 4
+_CHARS_PER_TOKEN = 4
 """Estimate for endpoints that do not count."""
 SIGNS_A_TEXT = 16
 """Tokens that a model may add to a text. A text has at most one for each byte; higher claims are capped."""
@@ -68,7 +68,7 @@ class _Answer(msgspec.Struct):
 class EndpointEmbedder:
     """Embedder that sends texts in batches. Vectors are normalized to length 1."""
 
-    name = NAME
+    name = _NAME
     token_variable = "PENSTOCK_EMBED_ENDPOINT_TOKENS"
 
     def __init__(self, options: EmbedEndpointOptions) -> None:
@@ -108,17 +108,16 @@ class EndpointEmbedder:
         return tokens
 
     def _call(self, texts: list[str]) -> npt.NDArray[np.float32]:
-        guard = self._options.guard
+        guard, limits = self._options.guard, self._options.limits
         try:
-            with _calling(guard), self._turn():
+            with (
+                guard.calling(SERVICE) if guard is not None else nullcontext(),
+                limits.call() if limits is not None else nullcontext(),
+            ):
                 return self._embedded(texts)
         except ServiceUnavailable as error:
             wait = guard.delay(error) if guard is not None else error.retry_after
             raise ServiceUnavailable(SERVICE, error.message, retry_after=wait, remedy=error.remedy) from None
-
-    def _turn(self) -> AbstractContextManager[None]:
-        limits = self._options.limits
-        return limits.call() if limits is not None else nullcontext()
 
     def _embedded(self, texts: list[str]) -> npt.NDArray[np.float32]:
         request = {"model": self._options.address.model, "input": texts, "encoding_format": "float"}
@@ -160,10 +159,6 @@ class EndpointEmbedder:
         return vectors.astype(np.float32)
 
 
-def _calling(guard: ServiceGuard | None) -> AbstractContextManager[None]:
-    return guard.calling(SERVICE) if guard is not None else nullcontext()
-
-
 def _decoded(body: bytes) -> _Answer:
     try:
         return msgspec.json.decode(body, type=_Answer)
@@ -174,7 +169,7 @@ def _decoded(body: bytes) -> _Answer:
 def _tokens(usage: _Usage | None, texts: list[str]) -> int:
     counted = (usage.total_tokens or usage.prompt_tokens) if usage is not None else None
     if counted is None or counted < 0:
-        return sum(len(text) for text in texts) // CHARS_PER_TOKEN
+        return sum(len(text) for text in texts) // _CHARS_PER_TOKEN
     return min(counted, sum(len(text.encode()) + SIGNS_A_TEXT for text in texts))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import threading
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -13,8 +14,6 @@ import msgspec
 
 from penstock.errors import InvalidSetting, ModelDamaged, ModelUnavailable
 from penstock.extensions import install_remedy
-from penstock.lazy_pattern import lazy_pattern
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.draft import fingerprint
 
 if TYPE_CHECKING:
@@ -23,18 +22,16 @@ if TYPE_CHECKING:
 
 
 NAME = "fastembed"
-INSTALL = "Run `penstock models install fastembed`."
+_INSTALL = "Run `penstock models install fastembed`."
 POOLINGS = {"mean": "MEAN", "cls": "CLS", "last": "LAST_TOKEN", "none": "DISABLED"}
 """Poolings of a model in a directory, with their names in fastembed."""
 MAX_CHARACTERS = 100_000
 """Beginning of a text that is split into tokens. No model of fastembed has so long a context."""
 _TOKEN_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 _GRAPHS = ("onnx/model.onnx", "model.onnx", "model_optimized.onnx", "onnx/model_quantized.onnx")
-_WORD = lazy_pattern(r"[^\W_]")
-_SURROGATE = lazy_pattern("[\ud800-\udfff]")
 
 
-class FastembedOptions(NamedTuple):
+class FastembedOptions(msgspec.Struct, frozen=True):
     """A model: the name in fastembed, or the path of a directory, with the pooling."""
 
     model: str = "BAAI/bge-small-en-v1.5"
@@ -54,7 +51,7 @@ class _PoolingFile(msgspec.Struct):
     pooling_mode_lasttoken: bool = False
 
 
-class _Loaded(NamedTuple):
+class _Loaded(msgspec.Struct, frozen=True):
     model: Any
     dimension: int
     fingerprint: str
@@ -90,8 +87,8 @@ class FastembedEmbedder:
         loaded = self._loaded()
         vectors = np.zeros((len(texts), loaded.dimension), dtype=np.float32)
         for row, text in enumerate(texts):
-            text = _SURROGATE.sub("\ufffd", text[:MAX_CHARACTERS])
-            if _WORD.search(text):
+            text = re.sub("[\ud800-\udfff]", "\ufffd", text[:MAX_CHARACTERS])
+            if re.search(r"[^\W_]", text):
                 with self._lock:
                     vectors[row] = self._vector(loaded.model, text)
         return vectors
@@ -163,7 +160,7 @@ class FastembedEmbedder:
         )
 
 
-class ModelFolder(NamedTuple):
+class ModelFolder(msgspec.Struct, frozen=True):
     """A directory with a model: the graph, and the names of other files of the model."""
 
     directory: Path
@@ -222,7 +219,7 @@ def _downloaded(options: FastembedOptions, models_dir: Path) -> ModelFolder:
     except Exception as error:  # not in the cache, or only a part of it
         raise InvalidSetting(
             f"embedder = 'fastembed': the model {named.name} is not installed in {models_dir / NAME}",
-            remedy=INSTALL,
+            remedy=_INSTALL,
         ) from error
     return folder
 
@@ -231,7 +228,7 @@ def _cause(error: Exception) -> str:
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
-class _NamedModel(NamedTuple):
+class _NamedModel(msgspec.Struct, frozen=True):
     """A model of fastembed's list."""
 
     name: str

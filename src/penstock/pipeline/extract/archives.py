@@ -1,4 +1,4 @@
-"""Archives: zip and tar, also compressed. The members become documents of their own.
+"""Archives (zip and tar, also compressed), whose members become documents, and compressed single files.
 
 A member has the number of its place in the archive, counting files only. A call for a range of numbers
 returns the first members of the range, up to some megabytes.
@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import IO, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock.errors import (
     DocumentDamaged,
@@ -26,7 +27,6 @@ from penstock.errors import (
     UnreadableDocument,
     UnsupportedType,
 )
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.charset import SNIFFED, clean
 from penstock.pipeline.extract.member_names import MemberNames
@@ -53,7 +53,7 @@ BATCH_BYTES = 16 << 20
 LISTED = 1_000
 _PIECE = 1 << 20
 _ENTRY = b"PK\x01\x02"
-BROKEN = (
+_BROKEN = (
     zipfile.BadZipFile,
     tarfile.TarError,
     zlib.error,
@@ -68,7 +68,7 @@ BROKEN = (
 )
 
 
-class _Entry(NamedTuple):
+class _Entry(msgspec.Struct, frozen=True):
     name: str
     size: int
     read: Callable[[], bytes]
@@ -130,8 +130,8 @@ class _Reader:
                 count += 1
                 unpacked += entry.size
                 error = entry.error or self._refusal(entry, unpacked)
-                yield entry._replace(name=names.add(entry.name), error=error)
-        except BROKEN as error:
+                yield replace(entry, name=names.add(entry.name), error=error)
+        except _BROKEN as error:
             if not count:
                 raise DocumentDamaged(f"the archive is damaged: {error}") from error
             self.warnings.append(f"only {how_many(count, 'file')} could be read from the archive: {error}")
@@ -198,7 +198,7 @@ def _attachment(entry: _Entry) -> Attachment:
             data = entry.read()
         except UnreadableDocument as refused:
             error = refused
-        except BROKEN as broken:
+        except _BROKEN as broken:
             error = DocumentDamaged(f"the file is damaged in its archive: {broken}")
     if error is None:
         return Attachment(entry.name, data)
@@ -236,7 +236,7 @@ def _zip_error(info: zipfile.ZipInfo) -> UnreadableDocument | None:
 def _zip_reading(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Callable[[], bytes]:
     def read() -> bytes:
         with archive.open(info) as member:
-            return read_bounded(member, info.file_size)
+            return _read_bounded(member, info.file_size)
 
     return read
 
@@ -244,12 +244,12 @@ def _zip_reading(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Callable[[]
 def _tar_reading(archive: tarfile.TarFile, info: tarfile.TarInfo) -> Callable[[], bytes]:
     def read() -> bytes:
         member = archive.extractfile(info)
-        return read_bounded(member, info.size) if member is not None else b""
+        return _read_bounded(member, info.size) if member is not None else b""
 
     return read
 
 
-def read_bounded(source: IO[bytes], limit: int) -> bytes:
+def _read_bounded(source: IO[bytes], limit: int) -> bytes:
     """Read all of a stream in pieces; raises DocumentTooLarge above the limit."""
     pieces, size = [], 0
     while piece := source.read(min(_PIECE, limit - size + 1)):
@@ -260,7 +260,7 @@ def read_bounded(source: IO[bytes], limit: int) -> bytes:
     return b"".join(pieces)
 
 
-def decompressor(data: bytes) -> IO[bytes] | None:
+def _decompressor(data: bytes) -> IO[bytes] | None:
     """The unpacked stream of gzip, bzip2 or xz data; None for other data."""
     source = io.BytesIO(data)
     if data.startswith(b"\x1f\x8b"):
@@ -291,38 +291,33 @@ class _Bounded(io.RawIOBase):
 
 
 def _unpacked(data: bytes, limit: int) -> IO[bytes]:
-    unpacked: IO[bytes] = decompressor(data) or io.BytesIO(data)
+    unpacked: IO[bytes] = _decompressor(data) or io.BytesIO(data)
     return cast("IO[bytes]", _Bounded(unpacked, limit))
 
 
-# Compressed single files, such as ``notes.txt.gz``: read as the file inside, at the outer path.
-
-
 class CompressedExtractor:
+    """A compressed single file, such as ``notes.txt.gz``: read as the file inside, at the outer path."""
+
     name = "compressed"
     version = "1"
 
     def extract(
-        self,
-        content: Content,
-        file_type: FileType,  # noqa: ARG002 - the type of the file inside counts
-        limits: ExtractLimits,
-        pages: range | None = None,
+        self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
         from penstock.pipeline.extract.factory import extractor
 
-        source = decompressor(content.data)
+        source = _decompressor(content.data)
         if source is None:
             raise UnsupportedType("the file is not compressed, in spite of its name")
         try:
             with source:
-                data = read_bounded(source, limits.file_bytes)
-        except BROKEN as error:
+                data = _read_bounded(source, limits.file_bytes)
+        except _BROKEN as error:
             raise DocumentDamaged(f"the compressed file is damaged: {error}") from error
         inner = Content(file_types.uncompressed_name(content.name), data)
         inner_type = file_types.detect(inner.name, data[:SNIFFED])
         if inner_type.extractor in ("archive", self.name):
             raise UnsupportedType("an archive or another compressed file is inside this compressed file")
         extracted = extractor(inner_type.extractor).extract(inner, inner_type, limits, pages)
-        outer_type = msgspec.structs.replace(inner_type, extractor=self.name)
-        return msgspec.structs.replace(extracted, file_type=outer_type)
+        outer_type = replace(inner_type, extractor=self.name)
+        return replace(extracted, file_type=outer_type)

@@ -1,4 +1,7 @@
-"""Character sets: from bytes to text acceptable to every store."""
+"""Character sets: from bytes to text acceptable to every store.
+
+A file may name its encoding, by labels of the web and of Windows. Otherwise it is found by the bytes.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,10 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 
+import msgspec
+
 from penstock.errors import UnsupportedType
-from penstock.lazy_pattern import lazy_pattern
-from penstock.named_tuple import NamedTuple
 from penstock.strict_json import normalized
-
-# Names of character sets in files: labels of the web and of Windows, and where a text declares its own.
-
 
 _LABELS = {
     "utf-8": "utf8 unicode11utf8 unicode20utf8 xunicode20utf8 utf8mb4",
@@ -76,14 +76,13 @@ _CODECS = {label: codec for codec, labels in _LABELS.items() for label in labels
 _NOT_OF_FILES = frozenset("idna punycode raw_unicode_escape undefined unicode_escape utf_7".split())
 """Codecs of Python that are not encodings of files. Decoding punycode takes quadratic time."""
 
-_PUNCTUATION = lazy_pattern(r"[^a-z0-9]")
-_DECLARATION = lazy_pattern(rb"<(?:meta\b|\?xml\b)([^>]*)", re.I)
-_CHARSET = lazy_pattern(rb"""(?:charset|encoding)\s*+=\s*+["']?\s*+([\w:.-]+)""", re.I)
-_CODING = lazy_pattern(
+_DECLARATION = rb"(?i)<(?:meta\b|\?xml\b)([^>]*)"
+_CHARSET = rb"""(?i)(?:charset|encoding)\s*+=\s*+["']?\s*+([\w:.-]+)"""
+_CODING = (
     rb"""\bcoding\s{0,3}[=:]\s{0,3}([\w.-]+)"""  # Emacs and Python, in a comment
     rb"""|\b(?:fileencoding|fenc)=([\w.-]+)"""  # Vim
 )
-_HEADER = lazy_pattern(
+_HEADER = (
     rb"""\A@charset\s{1,3}["']([\w.-]+)["'];"""  # a style sheet
     rb"""|\bcharset=([\w:.-]+)\\n"""  # a catalog of messages
     rb"""|\\(?:usepackage\[([\w.-]+)\]\{inputenc\}|inputencoding\{([\w.-]+)\})"""  # LaTeX
@@ -98,7 +97,7 @@ def codec_of(label: str) -> str | None:
 
     UTF-16 and UTF-32 are not among the answers: a label that was itself read byte by byte cannot be right.
     """
-    found = _CODECS.get(_PUNCTUATION.sub("", label.lower()))
+    found = _CODECS.get(re.sub(r"[^a-z0-9]", "", label.lower()))
     if found is not None:
         return found
     try:
@@ -112,7 +111,7 @@ def codec_of(label: str) -> str | None:
 
 def markup_label(data: bytes) -> str | None:
     """Label in the XML declaration, or in a ``meta`` element of HTML."""
-    charsets = (_CHARSET.search(found[1]) for found in _DECLARATION.finditer(data[:_MARKUP_BYTES]))
+    charsets = (re.search(_CHARSET, found) for found in re.findall(_DECLARATION, data[:_MARKUP_BYTES]))
     return next((found[1].decode("ascii") for found in charsets if found), None)
 
 
@@ -120,7 +119,7 @@ def text_label(data: bytes) -> str | None:
     """Encoding declared by a plain text: for Emacs, Vim or Python, or in the header of the format."""
     head, tail = data[:_HEADER_BYTES], data[-_HEADER_BYTES:]
     lines = head.splitlines()[:_CODING_LINES] + tail.splitlines()[-_CODING_LINES:]
-    found = _CODING.search(b"\n".join(lines)) or _HEADER.search(head)
+    found = re.search(_CODING, b"\n".join(lines)) or re.search(_HEADER, head)
     return next(label for label in found.groups() if label).decode("ascii") if found else None
 
 
@@ -146,10 +145,8 @@ _MARK_BYTES = tuple(mark for mark, _ in _MARKS)
 
 # Without ESC, SO and SI: the ISO 2022 encodings use them.
 _CONTROL = bytes(set(range(32)) - set(b"\t\n\r\f\b\x1b\x0e\x0f")) + b"\x7f"
-_UNKEEPABLE = lazy_pattern("[\x00\ud800-\udfff]")
 _ESCAPES = ((b"\x1b$)C", "iso2022_kr"), (b"\x1b$", "iso2022_jp_2"), (b"\x1b(J", "iso2022_jp_2"))
 _HIGH = bytes(range(0x80, 0x100))
-_FIRST_HIGH = lazy_pattern(rb"[\x80-\xff]")
 
 _PREFERRED = {
     "ascii": "cp1252",
@@ -172,7 +169,7 @@ _WIDER = {"cp950": "big5hkscs", "cp932": "shift_jis_2004", "euc_jp": "euc_jis_20
 """Relatives with more characters, tried if a text does not fit."""
 
 
-class Decoded(NamedTuple):
+class Decoded(msgspec.Struct, frozen=True):
     text: str
     encoding: str
     guessed: bool
@@ -213,7 +210,7 @@ def clean(text: str) -> str:
     if not text.isascii():
         text = normalized("NFC", text.removeprefix("\ufeff"))
     if "\x00" in text or not text.isascii():
-        text = _UNKEEPABLE.sub(lambda found: "" if found[0] == "\x00" else "\ufffd", text)
+        text = re.sub("[\ud800-\udfff]", "\ufffd", text.replace("\x00", ""))
     return text
 
 
@@ -343,7 +340,7 @@ def _likely(data: bytes) -> str:
 
 def _sample(data: bytes) -> bytes:
     """Lines from the start, or from a first non-ASCII character further on."""
-    found = _FIRST_HIGH.search(data)
+    found = re.search(rb"[\x80-\xff]", data)
     start = data.rfind(b"\n", 0, found.start()) + 1 if found is not None else 0
     if start < SAMPLED // 2:
         start = 0

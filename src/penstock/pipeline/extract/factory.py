@@ -1,4 +1,7 @@
-"""The extractor for each file type, and extraction in this process."""
+"""Extractors by file type, extraction in this process, and the table of formats.
+
+The table (what is read of each type, and what it needs) is for the documentation and ``doctor``.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,9 @@ import importlib
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+import msgspec
+
 from penstock.errors import DocumentTooLarge
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.chunk.languages import GRAMMARS, MORE_GRAMMARS
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.file_types import BY_SUFFIX, CLASSES, EXTRACTORS, added_formats
@@ -82,10 +86,7 @@ def check_size(content: Content, limits: ExtractLimits) -> None:
         )
 
 
-# Formats: coverage and dependencies of each file type. For the documentation and ``doctor``.
-
-
-class Reader(NamedTuple):
+class Reader(msgspec.Struct, frozen=True):
     """Facts about an extractor. ``positions``: chunks have line numbers, or numbers of ``position_unit``."""
 
     read: str
@@ -94,7 +95,7 @@ class Reader(NamedTuple):
     extra: str | None = None
 
 
-class Format(NamedTuple):
+class Format(msgspec.Struct, frozen=True):
     """One line of the table."""
 
     name: str
@@ -200,7 +201,7 @@ def formats() -> list[Format]:
     return sorted(found, key=lambda one: one.name.lower())
 
 
-class Language(NamedTuple):
+class Language(msgspec.Struct, frozen=True):
     """A programming language. ``extra``: it is cut between definitions with this extra, else by lines."""
 
     name: str
@@ -211,7 +212,7 @@ class Language(NamedTuple):
 
 def languages() -> list[Language]:
     """All programming languages, by name."""
-    return sorted(
+    found = (
         Language(
             name=file_type.language,
             suffixes=suffixes,
@@ -221,6 +222,7 @@ def languages() -> list[Language]:
         for file_type, suffixes in _types()
         if file_type.language
     )
+    return sorted(found, key=lambda one: (one.name, one.suffixes))
 
 
 def _types() -> list[tuple[FileType, tuple[str, ...]]]:

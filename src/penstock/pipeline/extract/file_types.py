@@ -1,4 +1,8 @@
-"""File types: decided by the name of a file and checked against the content."""
+"""File types: decided by the name of a file and checked against the signature of its content.
+
+ZIP-based formats are recognized by the names of members, OLE formats by the names of streams. Only
+directories are read, within limits; nothing is unpacked. Extensions add formats.
+"""
 
 from __future__ import annotations
 
@@ -13,54 +17,45 @@ import msgspec
 from penstock import extensions
 from penstock.errors import UnsupportedType
 from penstock.extensions import Extension, ExtensionKind
-from penstock.lazy_pattern import lazy_pattern
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.charset import SNIFFED, looks_binary
 from penstock.pipeline.extract.protocol import Extractor, FileType
 
-# Signatures: the type of a file by content, independent of the name.
-#
-# ZIP-based formats are recognized by the names of members, OLE formats by the names of streams. Only
-# directories are read, within limits; nothing is unpacked.
 
-
-class Signature(NamedTuple):
+class _Signature(msgspec.Struct, frozen=True):
     """Type of a content. ``suffix``: usual suffix of the type, also of unsupported types."""
 
     what: str
     suffix: str = ""
 
 
-PDF_SIGNATURE = Signature("a PDF", "pdf")
-ZIP = Signature("a ZIP archive", "zip")
-OLE = Signature("an OLE document")
-ENCRYPTED = Signature("an encrypted Office document")
-RTF = Signature("an RTF document", "rtf")
+_ZIP = _Signature("a ZIP archive", "zip")
+_OLE = _Signature("an OLE document")
+_ENCRYPTED = _Signature("an encrypted Office document")
 
-_START: tuple[tuple[bytes, Signature], ...] = (
-    (b"%PDF-", PDF_SIGNATURE),
-    (b"{\\rtf", RTF),
-    (b"\x89PNG\r\n", Signature("a PNG image", "png")),
-    (b"\xff\xd8\xff", Signature("a JPEG image", "jpg")),
-    (b"GIF87a", Signature("a GIF image", "gif")),
-    (b"GIF89a", Signature("a GIF image", "gif")),
-    (b"II*\x00", Signature("a TIFF image", "tiff")),
-    (b"MM\x00*", Signature("a TIFF image", "tiff")),
-    (b"\x1f\x8b", Signature("gzip data", "gz")),
-    *((b"BZh%d1AY&SY" % level, Signature("bzip2 data", "bz2")) for level in range(1, 10)),
-    (b"\xfd7zXZ\x00", Signature("xz data", "xz")),
-    (b"(\xb5/\xfd", Signature("zstd data", "zst")),
-    (b"7z\xbc\xaf", Signature("a 7z archive", "7z")),
-    (b"Rar!\x1a\x07", Signature("a RAR archive", "rar")),
-    (b"\x7fELF", Signature("an ELF program")),
-    (b"MZ\x90", Signature("a Windows program")),
-    (b"\xca\xfe\xba\xbe", Signature("a Java class or Mach-O program")),
-    (b"SQLite format 3\x00", Signature("an SQLite database")),
-    (b"OggS\x00", Signature("Ogg media")),
-    *((b"ID3%c" % version, Signature("MP3 audio")) for version in (2, 3, 4)),
-    (b"\x00asm", Signature("WebAssembly")),
+_START: tuple[tuple[bytes, _Signature], ...] = (
+    (b"%PDF-", _Signature("a PDF", "pdf")),
+    (b"{\\rtf", _Signature("an RTF document", "rtf")),
+    (b"\x89PNG\r\n", _Signature("a PNG image", "png")),
+    (b"\xff\xd8\xff", _Signature("a JPEG image", "jpg")),
+    (b"GIF87a", _Signature("a GIF image", "gif")),
+    (b"GIF89a", _Signature("a GIF image", "gif")),
+    (b"II*\x00", _Signature("a TIFF image", "tiff")),
+    (b"MM\x00*", _Signature("a TIFF image", "tiff")),
+    (b"\x1f\x8b", _Signature("gzip data", "gz")),
+    *((b"BZh%d1AY&SY" % level, _Signature("bzip2 data", "bz2")) for level in range(1, 10)),
+    (b"\xfd7zXZ\x00", _Signature("xz data", "xz")),
+    (b"(\xb5/\xfd", _Signature("zstd data", "zst")),
+    (b"7z\xbc\xaf", _Signature("a 7z archive", "7z")),
+    (b"Rar!\x1a\x07", _Signature("a RAR archive", "rar")),
+    (b"\x7fELF", _Signature("an ELF program")),
+    (b"MZ\x90", _Signature("a Windows program")),
+    (b"\xca\xfe\xba\xbe", _Signature("a Java class or Mach-O program")),
+    (b"SQLite format 3\x00", _Signature("an SQLite database")),
+    (b"OggS\x00", _Signature("Ogg media")),
+    *((b"ID3%c" % version, _Signature("MP3 audio")) for version in (2, 3, 4)),
+    (b"\x00asm", _Signature("WebAssembly")),
 )
-_STARTS_OF_BYTE: dict[bytes, tuple[tuple[bytes, Signature], ...]] = {
+_STARTS_OF_BYTE: dict[bytes, tuple[tuple[bytes, _Signature], ...]] = {
     first: tuple(each for each in _START if each[0][:1] == first)
     for first in {each[0][:1] for each in _START}
 }
@@ -68,44 +63,41 @@ _STARTS_OF_BYTE: dict[bytes, tuple[tuple[bytes, Signature], ...]] = {
 _OLE_START = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _BITMAP_HEADERS = frozenset([12, 40, 52, 56, 64, 108, 124])
 
-_IN_ZIP: tuple[tuple[str, Signature], ...] = (
-    ("word/", Signature("a Word document", "docx")),
-    ("xl/", Signature("an Excel workbook", "xlsx")),
-    ("ppt/", Signature("a PowerPoint presentation", "pptx")),
+_IN_ZIP: tuple[tuple[str, _Signature], ...] = (
+    ("word/", _Signature("a Word document", "docx")),
+    ("xl/", _Signature("an Excel workbook", "xlsx")),
+    ("ppt/", _Signature("a PowerPoint presentation", "pptx")),
 )
 _BY_MIME = {
-    b"application/epub+zip": Signature("an EPUB book", "epub"),
-    b"application/vnd.oasis.opendocument.text": Signature("an OpenDocument text", "odt"),
-    b"application/vnd.oasis.opendocument.spreadsheet": Signature("an OpenDocument spreadsheet", "ods"),
-    b"application/vnd.oasis.opendocument.presentation": Signature("an OpenDocument presentation", "odp"),
+    b"application/epub+zip": _Signature("an EPUB book", "epub"),
+    b"application/vnd.oasis.opendocument.text": _Signature("an OpenDocument text", "odt"),
+    b"application/vnd.oasis.opendocument.spreadsheet": _Signature("an OpenDocument spreadsheet", "ods"),
+    b"application/vnd.oasis.opendocument.presentation": _Signature("an OpenDocument presentation", "odp"),
 }
 """Types of archives whose first member, ``mimetype``, is not compressed."""
-_IN_OLE: tuple[tuple[str, Signature], ...] = (
-    ("EncryptedPackage", ENCRYPTED),
-    ("__properties_version1.0", Signature("an Outlook message", "msg")),
-    ("WordDocument", Signature("a Word 97 document", "doc")),
-    ("Book", Signature("an Excel 95 workbook", "xls")),
-    ("Workbook", Signature("an Excel 97 workbook", "xls")),
-    ("PowerPoint Document", Signature("a PowerPoint 97 presentation", "ppt")),
+_IN_OLE: tuple[tuple[str, _Signature], ...] = (
+    ("EncryptedPackage", _ENCRYPTED),
+    ("__properties_version1.0", _Signature("an Outlook message", "msg")),
+    ("WordDocument", _Signature("a Word 97 document", "doc")),
+    ("Book", _Signature("an Excel 95 workbook", "xls")),
+    ("Workbook", _Signature("an Excel 97 workbook", "xls")),
+    ("PowerPoint Document", _Signature("a PowerPoint 97 presentation", "ppt")),
 )
 
-_WEBP = Signature("a WebP image", "webp")
-_BMP = Signature("a BMP image", "bmp")
-_TAR = Signature("a tar archive", "tar")
+_WEBP = _Signature("a WebP image", "webp")
+_BMP = _Signature("a BMP image", "bmp")
+_TAR = _Signature("a tar archive", "tar")
 
-IN_ZIP = frozenset([*(found.suffix for _, found in _IN_ZIP), *(found.suffix for found in _BY_MIME.values())])
-"""Suffixes of the types that are ZIP archives of a certain content."""
-IN_OLE = frozenset(found.suffix for _, found in _IN_OLE if found.suffix)
-LABELS = {
+_LABELS = {
     found.suffix: found.what
     for found in (
         *(found for _, found in (*_START, *_IN_ZIP, *_IN_OLE)),
-        *(*_BY_MIME.values(), ZIP, _WEBP, _BMP, _TAR),
+        *(*_BY_MIME.values(), _ZIP, _WEBP, _BMP, _TAR),
     )
     if found.suffix
 }
 """Types whose content always has a signature, by suffix: without it, the name is wrong."""
-TEXT_LABELS = {"html": "HTML", "xml": "XML", "tsv": "a table", "csv": "a table", "txt": "plain text"}
+_TEXT_LABELS = {"html": "HTML", "xml": "XML", "tsv": "a table", "csv": "a table", "txt": "plain text"}
 """Names of the types found by ``text_suffix``."""
 
 MAX_MEMBERS = 4_096
@@ -116,7 +108,7 @@ _FREE = 0xFFFFFFFA
 """Numbers from here on are no sectors and no entries, but marks."""
 
 
-def signature(data: bytes) -> Signature | None:
+def signature(data: bytes) -> _Signature | None:
     """The kind of a content; None for text and for everything unknown."""
     for start, found in _STARTS_OF_BYTE.get(data[:1], ()):
         if data.startswith(start):
@@ -126,7 +118,7 @@ def signature(data: bytes) -> Signature | None:
     if data.startswith(_OLE_START):
         return _ole_kind(data)
     if data.startswith(b"RIFF"):
-        return _WEBP if data[8:12] == b"WEBP" else Signature("RIFF media")
+        return _WEBP if data[8:12] == b"WEBP" else _Signature("RIFF media")
     if data.startswith(b"BM") and data[6:10] == bytes(4) and _number(data, 14, "<I") in _BITMAP_HEADERS:
         return _BMP
     if data[257:262] == b"ustar":
@@ -134,21 +126,21 @@ def signature(data: bytes) -> Signature | None:
     return None
 
 
-_TEXTS: tuple[tuple[re.Pattern[bytes], str], ...] = (
-    (lazy_pattern(rb"<!doctype html|<html|<(?:!--|meta|head|body|table|div|p)\b", re.IGNORECASE), "html"),
-    (lazy_pattern(rb"<\?xml"), "xml"),
-    (lazy_pattern(rb"(?:[^\t\r\n]{0,200}\t[^\r\n]*\r?\n){2}"), "tsv"),
-    (lazy_pattern(rb"(?:[^,;\r\n]{0,200}[,;][^\r\n]*\r?\n){2}"), "csv"),
+_TEXTS = (
+    (rb"(?i)<!doctype html|<html|<(?:!--|meta|head|body|table|div|p)\b", "html"),
+    (rb"<\?xml", "xml"),
+    (rb"(?:[^\t\r\n]{0,200}\t[^\r\n]*\r?\n){2}", "tsv"),
+    (rb"(?:[^,;\r\n]{0,200}[,;][^\r\n]*\r?\n){2}", "csv"),
 )
 
 
 def text_suffix(head: bytes) -> str:
     """Suffix for the text in a misnamed file: html, xml, tsv, csv or txt."""
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:4096]
-    return next((suffix for pattern, suffix in _TEXTS if pattern.match(start)), "txt")
+    return next((suffix for pattern, suffix in _TEXTS if re.match(pattern, start)), "txt")
 
 
-def _zip_kind(data: bytes) -> Signature | None:
+def _zip_kind(data: bytes) -> _Signature | None:
     """The kind of a ZIP archive; None without a directory: the name decides then."""
     length = _number(data, 26, "<H")
     if data[30 : 30 + length] == b"mimetype":
@@ -164,7 +156,7 @@ def _zip_kind(data: bytes) -> Signature | None:
         for folder, found in _IN_ZIP:
             if any(name.startswith(folder) for name in names):
                 return found
-    return ZIP
+    return _ZIP
 
 
 def _members(data: bytes) -> Iterator[str]:
@@ -181,12 +173,12 @@ def _members(data: bytes) -> Iterator[str]:
         at += 46 + name + extra + comment
 
 
-def _ole_kind(data: bytes) -> Signature:
+def _ole_kind(data: bytes) -> _Signature:
     names = set(_streams(data))
-    return next((found for name, found in _IN_OLE if name in names), OLE)
+    return next((found for name, found in _IN_OLE if name in names), _OLE)
 
 
-class _Entry(NamedTuple):
+class _Entry(msgspec.Struct, frozen=True):
     name: str
     left: int
     right: int
@@ -241,10 +233,7 @@ def _number(data: bytes, at: int, form: str, missing: int = 0) -> int:
     return found
 
 
-# Names of source files: the language of a suffix, and of files such as ``Makefile``.
-
-
-SUFFIXES_OF_LANGUAGES = {
+_SUFFIXES_OF_LANGUAGES = {
     "python": "py pyi pyw",
     "javascript": "js mjs cjs jsx",
     "typescript": "ts mts cts",
@@ -298,7 +287,7 @@ SUFFIXES_OF_LANGUAGES = {
     "jinja": "j2 jinja jinja2 tmpl",
 }
 
-LANGUAGES_OF_NAMES = {
+_LANGUAGES_OF_NAMES = {
     "makefile": "make",
     "gnumakefile": "make",
     "dockerfile": "docker",
@@ -310,9 +299,6 @@ LANGUAGES_OF_NAMES = {
     "build.bazel": "python",
     "sconstruct": "python",
 }
-
-
-# Formats of extensions: file types read by other packages.
 
 
 class AddedFormat(msgspec.Struct, frozen=True):
@@ -327,7 +313,7 @@ class AddedFormat(msgspec.Struct, frozen=True):
     extractor: Callable[[], Extractor]
 
 
-def load_formats(own_extractors: Collection[str], own_suffixes: Collection[str]) -> dict[str, AddedFormat]:
+def _load_formats(own_extractors: Collection[str], own_suffixes: Collection[str]) -> dict[str, AddedFormat]:
     """Load the formats of all extensions, by the name of the extractor.
 
     Raises ``ExtensionFailed`` for one that has a name or a suffix of Penstock, or is no format.
@@ -382,7 +368,7 @@ ODT = FileType(f"{_OPENDOCUMENT}.text", "opendocument", position_unit="paragraph
 ODS = FileType(f"{_OPENDOCUMENT}.spreadsheet", "opendocument", page_unit="sheet", position_unit="row")
 ODP = FileType(f"{_OPENDOCUMENT}.presentation", "opendocument", page_unit="slide")
 EPUB = FileType("application/epub+zip", "epub", page_unit="chapter", position_unit="paragraph")
-RTF_FILE = FileType("application/rtf", "rtf", position_unit="paragraph")
+RTF = FileType("application/rtf", "rtf", position_unit="paragraph")
 DOC = FileType("application/msword", "doc", position_unit="paragraph")
 PPT = FileType("application/vnd.ms-powerpoint", "ppt", page_unit="slide")
 CSV = FileType("text/csv", "table")
@@ -394,7 +380,7 @@ NOTEBOOK = FileType("application/x-ipynb+json", "notebook", position_unit="cell"
 MAIL = FileType("message/rfc822", "mail")
 MAILBOX = FileType("application/mbox", "mailbox", page_unit="message")
 OUTLOOK = FileType("application/vnd.ms-outlook", "outlook")
-ZIP_FILE = FileType("application/zip", "archive")
+ZIP = FileType("application/zip", "archive")
 TAR = FileType("application/x-tar", "archive")
 COMPRESSED = FileType("application/gzip", "compressed")
 
@@ -411,7 +397,7 @@ _DOCUMENTS = {
     ODS: "ods ots",
     ODP: "odp otp",
     EPUB: "epub",
-    RTF_FILE: "rtf",
+    RTF: "rtf",
     DOC: "doc dot",
     PPT: "ppt pps",
     CSV: "csv",
@@ -423,7 +409,7 @@ _DOCUMENTS = {
     MAIL: "eml",
     MAILBOX: "mbox",
     OUTLOOK: "msg",
-    ZIP_FILE: "zip whl egg",
+    ZIP: "zip whl egg",
     TAR: "tar tgz tbz tbz2 txz",
     COMPRESSED: "gz bz2 xz",
     FileType("image/png", "image"): "png",
@@ -497,7 +483,7 @@ BY_SUFFIX: Mapping[str, FileType] = MappingProxyType(
     {suffix: file_type for file_type, suffixes in _DOCUMENTS.items() for suffix in suffixes.split()}
     | {
         suffix: _code(language)
-        for language, suffixes in SUFFIXES_OF_LANGUAGES.items()
+        for language, suffixes in _SUFFIXES_OF_LANGUAGES.items()
         for suffix in suffixes.split()
     }
 )
@@ -509,7 +495,7 @@ _BY_MEDIA_TYPE = {file_type.media_type: file_type for file_type in BY_SUFFIX.val
 @functools.cache
 def added_formats() -> Mapping[str, AddedFormat]:
     """The formats of extensions, by the name of the extractor. Raises ``ExtensionFailed`` for a wrong one."""
-    return load_formats(EXTRACTORS, BY_SUFFIX)
+    return _load_formats(EXTRACTORS, BY_SUFFIX)
 
 
 @functools.cache
@@ -531,11 +517,13 @@ def _types_of(suffixes: Iterable[str]) -> frozenset[FileType]:
     return frozenset(BY_SUFFIX[suffix] for suffix in suffixes if suffix in BY_SUFFIX)
 
 
-_SIGNED = _types_of(LABELS)
+_SIGNED = _types_of(_LABELS)
 """Types whose content always has a signature: without it, the name is wrong."""
-_PACKED = frozenset([ZIP_FILE, TAR, COMPRESSED])
+_PACKED = frozenset([ZIP, TAR, COMPRESSED])
 """Types that hold other files. They are opened only under a name that says so."""
-_ZIPPED, _COMPOUND = _types_of(IN_ZIP), _types_of(IN_OLE)
+_ZIPPED = _types_of(found.suffix for found in (*(found for _, found in _IN_ZIP), *_BY_MIME.values()))
+"""Types that are ZIP archives of a certain content."""
+_COMPOUND = _types_of(found.suffix for _, found in _IN_OLE)
 
 DETECTION = "2"
 """Version of the rules below. A new one reads files again that failed before."""
@@ -550,7 +538,7 @@ def suffix_of(name: str) -> str:
 @functools.lru_cache(512)
 def by_name(name: str) -> FileType | None:
     """Type of a file by name; None if the name does not decide."""
-    language = LANGUAGES_OF_NAMES.get(name.rpartition("/")[2].lower())
+    language = _LANGUAGES_OF_NAMES.get(name.rpartition("/")[2].lower())
     if language:
         return _code(language)
     found = _by_suffix(suffix_of(name))
@@ -570,14 +558,14 @@ def type_key(name: str) -> str:
     """The part of a name that decides the type: the suffix, or ``/`` and the whole name where more counts,
     as in ``CMakeLists.txt``, which is code, and ``notes.txt.gz``."""
     head, _, suffix = name.rpartition(".")
-    if name.lower() in LANGUAGES_OF_NAMES or suffix.lower() in _COMPRESSED_SUFFIXES:
+    if name.lower() in _LANGUAGES_OF_NAMES or suffix.lower() in _COMPRESSED_SUFFIXES:
         return f"/{name}"
     return suffix if head else ""
 
 
 def is_archive_name(name: str) -> bool:
     """Check whether files of this name are opened as folders, where this is asked for."""
-    return by_name(name) in (ZIP_FILE, TAR)
+    return by_name(name) in (ZIP, TAR)
 
 
 _DELIVERED_TYPES: Mapping[str, FileType] = MappingProxyType(
@@ -686,19 +674,19 @@ def misnaming(name: str, found: FileType) -> str | None:
 
 
 def _label(file_type: FileType) -> str:
-    labels = LABELS | TEXT_LABELS
+    labels = _LABELS | _TEXT_LABELS
     return next((labels[each] for each in labels if BY_SUFFIX.get(each) == file_type), file_type.media_type)
 
 
-def _may_hold(expected: FileType, seen: Signature | None, data: bytes) -> bool:
+def _may_hold(expected: FileType, seen: _Signature | None, data: bytes) -> bool:
     """Check whether a content that does not show its type may be of the type of the name.
 
     The extractor then says what is wrong with it, such as a missing part or a password.
     """
-    if seen in (ENCRYPTED, OLE):
+    if seen in (_ENCRYPTED, _OLE):
         return expected in _ZIPPED or expected in _COMPOUND
-    if seen is ZIP or (seen is None and data.startswith((b"PK\x03\x04", b"PK\x05\x06"))):
-        return expected in _ZIPPED or expected is ZIP_FILE
+    if seen is _ZIP or (seen is None and data.startswith((b"PK\x03\x04", b"PK\x05\x06"))):
+        return expected in _ZIPPED or expected is ZIP
     if seen is not None and BY_SUFFIX.get(seen.suffix) in _PACKED:
         return expected in (TAR, COMPRESSED)
     # Some producers write a line or two before the header; readers accept it within the first kilobyte.

@@ -1,4 +1,7 @@
-"""HTML as Markdown: headings, lists, code and table rows. Invisible elements are dropped."""
+"""HTML as Markdown: headings, lists, code and table rows. Invisible elements are dropped.
+
+Pages whose parsing takes quadratic time are found from their tags alone, and refused.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,6 @@ from penstock.strict_json import normalized
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode
-
-
-# Cost estimate for HTML: finds pages with quadratic parsing time from their tags alone.
-#
-# A block tag searches all open elements for a paragraph to end, and an end tag for the element to close.
-# Each attribute is compared with all attributes before it. Formatting that is never closed is repeated in
-# every block. The estimate follows the open elements roughly; where HTML has finer rules, it is too high.
 
 
 _FEW = 4_000
@@ -70,8 +66,13 @@ _OPTION = re.compile(r"</?(?:select|optgroup|option)\b", re.I)
 _MAX_OPTIONS = 5_000
 
 
-def steps_of(markup: str, most: int) -> int:
-    """Estimated steps to build the tree; stops counting above ``most``."""
+def _steps_of(markup: str, most: int) -> int:
+    """Estimated steps to build the tree; stops counting above ``most``.
+
+    A block tag searches all open elements for a paragraph to end, and an end tag for the element to close.
+    Each attribute is compared with all attributes before it. Formatting that is never closed is repeated in
+    every block. The estimate follows the open elements roughly; where HTML has finer rules, it is too high.
+    """
     if _is_harmless(markup):
         return 0
     steps = 0
@@ -165,7 +166,7 @@ _META = {
 _MAX_META = 200
 _FREE_STEPS = 5_000_000
 _STEPS_PER_CHARACTER = 64
-"""Steps allowed for building the tree. More is an attack; see ``html_cost``."""
+"""Steps allowed for building the tree. More is an attack."""
 _MAX_LIST_INDENT = 20
 """Nested lists that are indented. Deeper ones would begin each line with too many spaces."""
 
@@ -175,11 +176,7 @@ class HtmlExtractor:
     version = "2"
 
     def extract(
-        self,
-        content: Content,
-        file_type: FileType,
-        limits: ExtractLimits,
-        pages: range | None = None,  # noqa: ARG002 - there is one page
+        self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
         from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 
@@ -210,7 +207,7 @@ class HtmlExtractor:
 def check_cost(markup: str) -> None:
     """Raise ``DocumentDamaged`` for a page too expensive to parse."""
     most = _FREE_STEPS + _STEPS_PER_CHARACTER * len(markup)
-    if steps_of(markup, most) > most:
+    if _steps_of(markup, most) > most:
         raise DocumentDamaged(
             f"the HTML takes more than {most:,} steps to read: it is nested too deeply, or a tag has too "
             "many attributes"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from PIL.Image import Exif, Image
 
 _FORMATS = ("PNG", "JPEG", "TIFF", "WEBP", "BMP", "GIF")
-MAX_BYTES = 192 << 20
+_MAX_BYTES = 192 << 20
 """Memory of one unpacked frame."""
 MIN_SIDES = (64, 16)
 """Longer and shorter side of the smallest picture that may have text; smaller ones are icons or rules."""
@@ -181,7 +181,7 @@ _TOO_LARGE = "Save the picture with fewer pixels, or leave it out with --exclude
 def _refuse_large(picture: Image) -> None:
     width, height = picture.size
     # A bit per pixel becomes a byte.
-    if width * height * len(picture.getbands()) > MAX_BYTES:
+    if width * height * len(picture.getbands()) > _MAX_BYTES:
         raise DocumentTooLarge(f"the picture has {width:,} × {height:,} pixels", remedy=_TOO_LARGE)
 
 

@@ -1,4 +1,4 @@
-"""Mail: messages and mailboxes as Markdown, with their attachments as files of their own."""
+"""Mail: messages, mailboxes and messages of Outlook as Markdown, with their attachments as separate files."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from datetime import UTC, datetime
 from email.message import EmailMessage, Message
 from typing import Any
 
+import msgspec
+
 from penstock.errors import DocumentDamaged, DocumentTooLarge, UnreadableDocument, UnsupportedType
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.charset import clean, decode, wide_encoding
 from penstock.pipeline.extract.member_names import MemberNames
 from penstock.pipeline.extract.protocol import (
@@ -58,7 +59,7 @@ class _Policy(email.policy.EmailPolicy):
         return super().header_fetch_parse(name, value if hasattr(value, "name") else value[:_PARSED_HEADER])
 
 
-class ReadMessage(NamedTuple):
+class _ReadMessage(msgspec.Struct, frozen=True):
     """One message: the text with the main headers, and the attachments."""
 
     title: str
@@ -75,13 +76,9 @@ class MailExtractor:
     version = "1"
 
     def extract(
-        self,
-        content: Content,
-        file_type: FileType,
-        limits: ExtractLimits,
-        pages: range | None = None,  # noqa: ARG002 - there is one page
+        self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
-        return one_message(read_message(_as_bytes(content.data), limits), file_type, limits)
+        return _one_message(read_message(_as_bytes(content.data), limits), file_type, limits)
 
 
 class MailboxExtractor:
@@ -91,11 +88,7 @@ class MailboxExtractor:
     version = "1"
 
     def extract(
-        self,
-        content: Content,
-        file_type: FileType,
-        limits: ExtractLimits,
-        pages: range | None = None,  # noqa: ARG002 - read as a whole
+        self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
         data = _as_bytes(content.data).replace(b"\r\n", b"\n")
         starts = list(_START.finditer(data))
@@ -125,7 +118,7 @@ class MailboxExtractor:
         )
 
 
-def one_message(message: ReadMessage, file_type: FileType, limits: ExtractLimits) -> ExtractedText:
+def _one_message(message: _ReadMessage, file_type: FileType, limits: ExtractLimits) -> ExtractedText:
     if len(message.text) > limits.text_chars:
         raise DocumentTooLarge(
             f"the text has {len(message.text):,} characters; the limit is {limits.text_chars:,}"
@@ -149,7 +142,7 @@ def _as_bytes(data: bytes) -> bytes:
     return data.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n\t ")
 
 
-def read_message(data: bytes, limits: ExtractLimits, folder: str = "") -> ReadMessage:
+def read_message(data: bytes, limits: ExtractLimits, folder: str = "") -> _ReadMessage:
     """Read one message. ``folder``: for the names of the attachments."""
     try:
         message = email.message_from_bytes(data, policy=_Policy())
@@ -171,7 +164,7 @@ class _Reader:
         self._warnings: list[str] = []
         self._encoding, self._replaced = "", 0
 
-    def read(self) -> ReadMessage:
+    def read(self) -> _ReadMessage:
         body = self._body()
         for part, alternative in _leaves(self._message):
             if part is body:
@@ -180,12 +173,12 @@ class _Reader:
                 self._other_part(part)
         headers = [(name, header(self._message, name)) for name in _HEADERS]
         subject = header(self._message, "Subject")
-        return ReadMessage(
+        return _ReadMessage(
             subject,
-            message_text(subject, headers, self._texts, [one.name for one in self._attachments]),
+            _message_text(subject, headers, self._texts, [one.name for one in self._attachments]),
             Properties(
                 author=header(self._message, "From"),
-                created=iso_date(header(self._message, "Date")),
+                created=_iso_date(header(self._message, "Date")),
                 encoding=self._encoding,
                 replaced=self._replaced,
             ),
@@ -225,7 +218,7 @@ class _Reader:
         try:
             decoded = decode(data, _LABELS.get(label, label) or None)
             if part.get_content_type() == "text/html":
-                return html_text(decoded.text, self._limits)
+                return _html_text(decoded.text, self._limits)
         except UnsupportedType:
             self._warnings.append("a part of the body is not text, and was left out")
             return ""
@@ -240,7 +233,7 @@ class _Reader:
         return clean(decoded.text)
 
 
-def html_text(markup: str, limits: ExtractLimits) -> str:
+def _html_text(markup: str, limits: ExtractLimits) -> str:
     """The text of an HTML body, as Markdown."""
     from penstock.pipeline.extract.file_types import HTML
     from penstock.pipeline.extract.html import HtmlExtractor
@@ -253,7 +246,7 @@ def html_text(markup: str, limits: ExtractLimits) -> str:
         return clean(re.sub(r"<[^>]*>", " ", markup))
 
 
-def message_text(
+def _message_text(
     subject: str, headers: list[tuple[str, str]], texts: list[str], attachments: list[str]
 ) -> str:
     """Subject as a heading, headers, names of attachments, then the body."""
@@ -277,7 +270,7 @@ def header(message: Message, name: str) -> str:
     return clean(" ".join(value.split()))[:_MAX_HEADER]
 
 
-def iso_date(text: str) -> str:
+def _iso_date(text: str) -> str:
     try:
         return email.utils.parsedate_to_datetime(text).isoformat() if text else ""
     except (TypeError, ValueError, IndexError, OverflowError):
@@ -355,9 +348,6 @@ def _left_out(names: list[str]) -> tuple[str, ...]:
     return (f"{left_out} left out, unreadable or beyond the limits: {shown}",)
 
 
-# Messages of Outlook (``.msg``), with their attachments.
-
-
 _SUBJECT, _OUTLOOK_HEADERS, _BODY, _HTML, _RTF = 0x0037, 0x007D, 0x1000, 0x1013, 0x1009
 _SENDER, _SENDER_ADDRESS, _TO, _CC = 0x0C1A, 0x0C1F, 0x0E04, 0x0E03
 _SENT, _RECEIVED = 0x0039, 0x0E06
@@ -369,17 +359,13 @@ _NAMED_PAGES = {950: "cp950", 949: "cp949", 936: "gbk", 932: "cp932", 65001: "ut
 
 
 class OutlookExtractor:
-    """Reads the properties of a message; the container is read by python-oxmsg."""
+    """A message of Outlook (``.msg``), from its properties; the container is read by python-oxmsg."""
 
     name = "outlook"
     version = "2"
 
     def extract(
-        self,
-        content: Content,
-        file_type: FileType,
-        limits: ExtractLimits,
-        pages: range | None = None,  # noqa: ARG002 - there is one page
+        self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
         from olefile import OleFileIO
         from oxmsg.storage import Storage
@@ -391,11 +377,11 @@ class OutlookExtractor:
             raise DocumentDamaged(f"the message is a damaged container: {error}") from error
         if not any(stream.name == "__properties_version1.0" for stream in root.streams):
             raise UnsupportedType("this is an OLE document, but no message of Outlook")
-        return one_message(_Outlook(root, limits, header_bytes=32).read(), file_type, limits)
+        return _one_message(_Outlook(root, limits, header_bytes=32).read(), file_type, limits)
 
 
 class _Outlook:
-    """One message: at the top (``header_bytes`` 32) or attached to another one (24)."""
+    """One message of Outlook: at the top (``header_bytes`` 32) or attached to another one (24)."""
 
     def __init__(self, storage: Any, limits: ExtractLimits, *, header_bytes: int, depth: int = 0) -> None:
         self._storage = storage
@@ -407,16 +393,16 @@ class _Outlook:
         page = next((one for one in pages if one), 1252)
         self._label = _NAMED_PAGES.get(page) or (f"cp{page}" if page < 2000 else f"windows-{page}")
 
-    def read(self) -> ReadMessage:
+    def read(self) -> _ReadMessage:
         subject = self._line(_SUBJECT)
         sender, address = self._line(_SENDER), self._line(_SENDER_ADDRESS)
         author = f"{sender} <{address}>" if "@" in address and address != sender else sender or address
         date = self._date()
         headers = [("From", author), ("To", self._line(_TO)), ("Cc", self._line(_CC)), ("Date", date)]
         attachments, warnings = self._attachments()
-        text = message_text(subject, headers, [self._body()], [one.name for one in attachments])
+        text = _message_text(subject, headers, [self._body()], [one.name for one in attachments])
         properties = Properties(author=author, created=date)
-        return ReadMessage(subject, text, properties, attachments, warnings)
+        return _ReadMessage(subject, text, properties, attachments, warnings)
 
     def _date(self) -> str:
         """Time of sending, as ISO 8601."""
@@ -429,7 +415,7 @@ class _Outlook:
                 except (OverflowError, ValueError, OSError):
                     continue
         raw = self._text(_OUTLOOK_HEADERS).encode("utf-8", "replace")
-        return iso_date(str(email.message_from_bytes(raw).get("Date", ""))) if raw else ""
+        return _iso_date(str(email.message_from_bytes(raw).get("Date", ""))) if raw else ""
 
     def _body(self) -> str:
         plain = self._text(_BODY)
@@ -438,10 +424,7 @@ class _Outlook:
         html = self._streams.get(f"__substg1.0_{_HTML:04X}0102")
         markup = self._decoded(html) if html is not None else self._text(_HTML)
         if markup.strip():
-            return html_text(markup, self._limits)
-        return self._rich_text()
-
-    def _rich_text(self) -> str:
+            return _html_text(markup, self._limits)
         packed = self._streams.get(f"__substg1.0_{_RTF:04X}0102")
         return rich_text(packed, self._limits) if packed else ""
 

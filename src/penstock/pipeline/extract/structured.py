@@ -1,4 +1,5 @@
-"""JSON, XML and notebooks as text: every value in order. Nothing is executed."""
+"""Structured files as text: JSON, XML, notebooks, tables and subtitles. Every value in order; nothing is
+executed."""
 
 from __future__ import annotations
 
@@ -41,11 +42,7 @@ class JsonExtractor:
     version = "2"
 
     def extract(
-        self,
-        content: Content,
-        file_type: FileType,
-        limits: ExtractLimits,
-        pages: range | None = None,  # noqa: ARG002 - there is one page
+        self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
         decoded = decode(content.data)
         text = clean(decoded.text)
@@ -80,11 +77,7 @@ class NotebookExtractor:
     version = "2"
 
     def extract(
-        self,
-        content: Content,
-        file_type: FileType,
-        limits: ExtractLimits,
-        pages: range | None = None,  # noqa: ARG002 - there is one page
+        self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
         decoded = decode(content.data)
         try:
@@ -183,11 +176,7 @@ class XmlExtractor:
     version = "2"
 
     def extract(
-        self,
-        content: Content,
-        file_type: FileType,
-        limits: ExtractLimits,
-        pages: range | None = None,  # noqa: ARG002 - there is one page
+        self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
         decoded = decode(content.data, markup_label)
         text = clean(decoded.text)
@@ -312,9 +301,6 @@ class _XmlLines:
         self.positions += [self._text_line] * len(lines)
 
 
-# Tables: comma, tab or otherwise separated values, one row per line, even with line feeds in cells.
-
-
 _DELIMITERS = ",;\t|"
 _SEPARATOR = " | "
 _SAMPLED_LINES = 50
@@ -324,15 +310,13 @@ _LINES_AT_ONCE = 1024 * 1024
 
 
 class TableExtractor:
+    """Comma, tab or otherwise separated values: one row per line, even with line feeds in cells."""
+
     name = "table"
     version = "2"
 
     def extract(
-        self,
-        content: Content,
-        file_type: FileType,
-        limits: ExtractLimits,
-        pages: range | None = None,  # noqa: ARG002 - there is one page
+        self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
         decoded = decode(content.data, text_label)
         text = clean(decoded.text)
@@ -408,9 +392,6 @@ class _Lines:
             start = end
 
 
-# Subtitles (SubRip and WebVTT): the spoken lines, without times, styles and notes.
-
-
 _TIME = r"(?:(\d{1,4}):)?(\d{1,2}):(\d{1,2})[.,](\d{1,3})"
 _TIMES = re.compile(rf"[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}")
 _SPEAKER = re.compile(r"<v(?:\.[^\s>]*)?[ \t]+([^>]{1,100})>")
@@ -420,17 +401,16 @@ _PAUSE_S = 4.0
 
 
 class SubtitleExtractor:
-    """One line for each subtitle, in paragraphs between pauses. Positions are lines of the file."""
+    """The spoken lines of SubRip and WebVTT files, without times, styles and notes.
+
+    One line for each subtitle, in paragraphs between pauses. Positions are lines of the file.
+    """
 
     name = "subtitles"
     version = "1"
 
     def extract(
-        self,
-        content: Content,
-        file_type: FileType,
-        limits: ExtractLimits,
-        pages: range | None = None,  # noqa: ARG002 - there is one page
+        self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
         decoded = decode(content.data)
         written = clean(decoded.text)

@@ -1,4 +1,8 @@
-"""Text files: plain text, Markdown, source code, and one record per line."""
+"""Text files (plain text, Markdown, source code, one record per line), and what all extractors share.
+
+Shared are documents of one page and of several, read one at a time; and names, titles and dates stated in a
+file, in one normal form.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import TypeGuard
 
-import msgspec
+from msgspec.structs import replace
 
 from penstock.errors import (
     DocumentDamaged,
@@ -19,7 +23,6 @@ from penstock.errors import (
     TimeBudgetExceeded,
     UnreadableDocument,
 )
-from penstock.lazy_pattern import lazy_pattern
 from penstock.pipeline.extract.charset import Decoded, clean, decode, text_label
 from penstock.pipeline.extract.protocol import (
     Content,
@@ -46,24 +49,14 @@ _SHAPES_OF_TYPE = {
 }
 _TITLE_CHARS = 4096
 """Characters from the start in which a title is looked for."""
-_MARKDOWN_TITLE = lazy_pattern(r"^#[ \t]+(\S.*)$", re.MULTILINE)
 _TITLES = {
-    Shape.RST: lazy_pattern(
-        r"""\A\s{0,99}(?:^([=\-~^"'`#*+])\1{2,99}\n)? {0,9}(\S.*)\n([=\-~^"'`#*+])\3{2,99}$""", re.M
-    ),
-    Shape.ASCIIDOC: lazy_pattern(r"^()=[ \t]+(\S.*)$", re.M),
-    Shape.ORG: lazy_pattern(r"^()(?:#\+title:|\*)[ \t]+(\S.*)$", re.M | re.I),
+    Shape.RST: r"""(?m)\A\s{0,99}(?:^([=\-~^"'`#*+])\1{2,99}\n)? {0,9}(\S.*)\n([=\-~^"'`#*+])\3{2,99}$""",
+    Shape.ASCIIDOC: r"(?m)^()=[ \t]+(\S.*)$",
+    Shape.ORG: r"(?mi)^()(?:#\+title:|\*)[ \t]+(\S.*)$",
 }
-_FRONT_MATTER = lazy_pattern(r"\A---\n(.*?)\n(?:---|\.\.\.)\n", re.DOTALL)
-_FRONT_LINE = lazy_pattern(
-    r"""^(title|author|date|lang|language):[ \t]*["']?([^\n]*?)["']?[ \t]*$""", re.M | re.I
-)
-_DATE = lazy_pattern(
-    r"\d{4}-\d{2}(?:-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}:?\d{2})?)?)?"
-)
+_FRONT_LINE = r"""(?mi)^(title|author|date|lang|language):[ \t]*["']?([^\n]*?)["']?[ \t]*$"""
+_DATE = r"\d{4}-\d{2}(?:-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}:?\d{2})?)?)?"
 _MAX_PROPERTY = 500
-
-_BACKTICKS = lazy_pattern("`{3,}")
 
 
 class TextExtractor:
@@ -75,11 +68,7 @@ class TextExtractor:
         self.name = name
 
     def extract(
-        self,
-        content: Content,
-        file_type: FileType,
-        limits: ExtractLimits,
-        pages: range | None = None,  # noqa: ARG002 - there is one page
+        self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
         decoded = decode(content.data, text_label)
         text = clean(decoded.text)
@@ -107,12 +96,12 @@ def with_properties(extracted: ExtractedText, **stated: str) -> ExtractedText:
     kept = {
         name: value[:_MAX_PROPERTY]
         for name, value in stated.items()
-        if value and (name not in ("created", "modified") or _DATE.fullmatch(value))
+        if value and (name not in ("created", "modified") or re.fullmatch(_DATE, value))
     }
     if not kept:
         return extracted
-    properties = msgspec.structs.replace(extracted.properties, **kept)
-    return msgspec.structs.replace(extracted, properties=properties)
+    properties = replace(extracted.properties, **kept)
+    return replace(extracted, properties=properties)
 
 
 def one_page(
@@ -149,7 +138,7 @@ def one_page(
 
 def fence_around(text: str) -> str:
     """Backticks for a fence around a text: more than the text has in a row."""
-    return "`" * max(3, 1 + max(map(len, _BACKTICKS.findall(text)), default=0))
+    return "`" * max(3, 1 + max(map(len, re.findall("`{3,}", text)), default=0))
 
 
 def decoding_warnings(decoded: Decoded) -> tuple[str, ...]:
@@ -167,8 +156,7 @@ def decoding_properties(decoded: Decoded) -> Properties:
 def _title(text: str, shape: Shape) -> str | None:
     if shape is Shape.MARKDOWN:
         return markdown_title(text)
-    pattern = _TITLES.get(shape)
-    found = pattern.search(text[:_TITLE_CHARS]) if pattern is not None else None
+    found = re.search(_TITLES[shape], text[:_TITLE_CHARS]) if shape in _TITLES else None
     return found[2].strip() if found else None
 
 
@@ -177,7 +165,7 @@ def markdown_title(text: str) -> str | None:
     stated = _front_matter(text)
     if stated.get("title"):
         return stated["title"]
-    found = _MARKDOWN_TITLE.search(text[:_TITLE_CHARS])
+    found = re.search(r"(?m)^#[ \t]+(\S.*)$", text[:_TITLE_CHARS])
     if found is None:
         return None
     line = found[1]
@@ -187,11 +175,8 @@ def markdown_title(text: str) -> str | None:
 
 def _front_matter(text: str) -> dict[str, str]:
     """Simple values of the YAML block at the start of a Markdown text."""
-    front = _FRONT_MATTER.match(text[:_TITLE_CHARS]) if text.startswith("---\n") else None
-    return {key.lower(): value for key, value in _FRONT_LINE.findall(front[1])} if front else {}
-
-
-# Extraction of documents page by page.
+    front = re.match(r"(?s)---\n(.*?)\n(?:---|\.\.\.)\n", text[:_TITLE_CHARS])
+    return {key.lower(): value for key, value in re.findall(_FRONT_LINE, front[1])} if front else {}
 
 
 _ERRORS = {error.code: error for error in (ParserFailed, TimeBudgetExceeded, MemoryBudgetExceeded)}
@@ -251,7 +236,7 @@ def with_pages(head: ExtractedText, found: Sequence[Page]) -> ExtractedText:
     """The document with these pages. Raises an ``UnreadableDocument`` if every page failed."""
     failures = [(page.number, page.failure_code, page.failure) for page in found if page.failure]
     refuse_unreadable(head.page_count, failures)
-    return msgspec.structs.replace(
+    return replace(
         head,
         pages=tuple(found),
         warnings=head.warnings + failure_warnings([number for number, *_ in failures]),
@@ -291,11 +276,8 @@ def check_length(chars: int, limits: ExtractLimits) -> int:
     return chars
 
 
-# Names, titles and dates stated in a file, in one normal form.
-
-
 MAX_CHARS = 500
-_ISO_DATE = re.compile(r"\d{4}(?:-\d\d(?:-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)?)?)?)?")
+_ISO_DATE = r"\d{4}(?:-\d\d(?:-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)?)?)?)?"
 _NO_TITLES = frozenset(
     [
         "",
@@ -322,4 +304,4 @@ def stated_title(text: str) -> str | None:
 def stated_date(text: str) -> str:
     """An ISO 8601 date, or nothing."""
     value = one_line(text)
-    return value if _ISO_DATE.fullmatch(value) and value > "1601-01-02" else ""
+    return value if re.fullmatch(_ISO_DATE, value) and value > "1601-01-02" else ""

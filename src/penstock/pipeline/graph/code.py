@@ -1,4 +1,8 @@
-"""Code extractor: modules, classes, functions and methods; definitions, imports, calls and inheritance."""
+"""Graph of source code: definitions, imports, calls and inheritance of modules, classes and functions.
+
+``_Syntax`` has the node types of each language, ``_read_symbols`` finds the symbols of one file with their
+places, and ``_Names`` resolves a used name to what it names. Imports are full names of modules.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,8 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from penstock.catalog.graph import (
     CLASS,
     FUNCTION,
@@ -25,7 +31,6 @@ from penstock.catalog.graph import (
     Extraction,
     Relation,
 )
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.chunk.code import parser
 from penstock.pipeline.chunk.languages import MAX_PARSED
 from penstock.pipeline.graph.protocol import NOTHING, GraphChunk, GraphDocument
@@ -34,10 +39,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Query
 
 
-# Syntax of source code: the node types of definitions, calls, imports and base classes in each language.
-
-
-class Syntax(NamedTuple):
+class _Syntax(msgspec.Struct, frozen=True):
     """Node types of a language. ``definitions`` gives their kind; ``scopes`` have a name, but define nothing.
 
     ``calls`` gives the field of the called expression, ``bases`` the children of a class that name others.
@@ -65,7 +67,7 @@ def _kinds(classes: str = "", functions: str = "", modules: str = "") -> dict[st
     )
 
 
-_JAVASCRIPT = Syntax(
+_JAVASCRIPT = _Syntax(
     _kinds(
         "class_declaration abstract_class_declaration interface_declaration enum_declaration",
         "function_declaration generator_function_declaration method_definition variable_declarator",
@@ -76,7 +78,7 @@ _JAVASCRIPT = Syntax(
     own=frozenset(["this"]),
     assignments={"assignment_expression": "member_expression"},
 )
-_C = Syntax(
+_C = _Syntax(
     _kinds("struct_specifier union_specifier enum_specifier class_specifier", "function_definition"),
     {"call_expression": "function"},
     frozenset(["preproc_include"]),
@@ -87,9 +89,9 @@ _C = Syntax(
     implicit=True,
 )
 
-SYNTAX: Mapping[str, Syntax] = MappingProxyType(
+SYNTAX: Mapping[str, _Syntax] = MappingProxyType(
     {
-        "python": Syntax(
+        "python": _Syntax(
             _kinds("class_definition", "function_definition"),
             {"call": "function"},
             frozenset(["import_statement", "import_from_statement"]),
@@ -100,13 +102,13 @@ SYNTAX: Mapping[str, Syntax] = MappingProxyType(
         "javascript": _JAVASCRIPT,
         "typescript": _JAVASCRIPT,
         "tsx": _JAVASCRIPT,
-        "go": Syntax(
+        "go": _Syntax(
             _kinds("type_spec", "function_declaration method_declaration"),
             {"call_expression": "function"},
             frozenset(["import_spec"]),
             capital_classes=False,
         ),
-        "rust": Syntax(
+        "rust": _Syntax(
             _kinds("struct_item enum_item union_item trait_item", "function_item", "mod_item"),
             {"call_expression": "function"},
             frozenset(["use_declaration"]),
@@ -114,7 +116,7 @@ SYNTAX: Mapping[str, Syntax] = MappingProxyType(
             own=frozenset(["self", "Self"]),
             assignments={"assignment_expression": "field_expression"},
         ),
-        "java": Syntax(
+        "java": _Syntax(
             _kinds(
                 "class_declaration interface_declaration enum_declaration record_declaration",
                 "method_declaration constructor_declaration",
@@ -133,7 +135,7 @@ SYNTAX: Mapping[str, Syntax] = MappingProxyType(
 
 
 @functools.cache
-def node_query(language: str) -> Query:
+def _node_query(language: str) -> Query:
     """The query for definitions, calls, imports and attribute assignments of a language."""
     from tree_sitter import Query
 
@@ -148,20 +150,20 @@ def node_query(language: str) -> Query:
     return Query(grammar, " ".join(patterns))
 
 
-def text_of(node: Node | None) -> str:
+def _text_of(node: Node | None) -> str:
     return node.text.decode("utf-8", "replace") if node is not None and node.text is not None else ""
 
 
-def name_of(node: Node | None) -> str:
+def _name_of(node: Node | None) -> str:
     """The text of a name node; empty if too long."""
-    return text_of(node) if node is not None and _is_short(node) else ""
+    return _text_of(node) if node is not None and _is_short(node) else ""
 
 
 def _is_short(node: Node) -> bool:
     return node.end_byte - node.start_byte <= MAX_NAME
 
 
-def definition_name(node: Node) -> str:
+def _definition_name(node: Node) -> str:
     """The name of a definition: for a Go method with the receiver, for C from inside the declarators."""
     named = node.child_by_field_name("name")
     if named is None and node.type == "impl_item":
@@ -172,14 +174,14 @@ def definition_name(node: Node) -> str:
         if inner is None:
             named = declarator
         declarator = inner
-    name = name_of(named)
+    name = _name_of(named)
     if node.type == "method_declaration" and (receiver := node.child_by_field_name("receiver")) is not None:
-        words = text_of(receiver).strip("()").replace("*", " ").split("[")[0].split()
+        words = _text_of(receiver).strip("()").replace("*", " ").split("[")[0].split()
         name = f"{words[-1]}.{name}" if words else name
     return "".join(name.replace("::", ".").split("<")[0].split())
 
 
-def defines(node: Node) -> bool:
+def _defines(node: Node) -> bool:
     """Check whether a node of the type of a definition is one: ``struct x *p`` is not."""
     if node.type == "variable_declarator":
         value = node.child_by_field_name("value")
@@ -197,11 +199,11 @@ _WRITTEN = re.compile(r"(?!super\b)[^\W\d]\w*+(?:\.[^\W\d]\w*+)*+")
 """A dotted name as it is written in nearly all calls, for which its parts need not be looked at."""
 
 
-def dotted(node: Node | None) -> str:
+def _dotted(node: Node | None) -> str:
     """The dotted name of an expression; empty for other expressions, such as the result of a call."""
     if node is None or (node.type not in _DOTTED and node.type not in _PLAIN and node.type not in _GENERIC):
         return ""
-    written = name_of(node)
+    written = _name_of(node)
     if _WRITTEN.fullmatch(written):
         return written
     name = ".".join(reversed(_parts(node)))
@@ -216,23 +218,20 @@ def _parts(node: Node | None) -> list[str]:
             named = [child for child in node.named_children if child.type != "type_arguments"]
             if len(named) < 2:
                 return []
-            parts.append(text_of(named[-1]))
+            parts.append(_text_of(named[-1]))
             node = named[0]
         elif node.type in _GENERIC:
             node = node.named_children[0] if node.named_children else None
-        elif node.type == "call" and name_of(node.child_by_field_name("function")) == "super":
+        elif node.type == "call" and _name_of(node.child_by_field_name("function")) == "super":
             return [*parts, "super()"]
         elif node.type in _PLAIN:
-            return [*parts, "super()" if node.type == "super" else text_of(node)]
+            return [*parts, "super()" if node.type == "super" else _text_of(node)]
         else:
             return []
     return parts
 
 
-# Imports of source code as dotted names of modules, resolved against the module they stand in.
-
-
-class Import(NamedTuple):
+class _Import(msgspec.Struct, frozen=True):
     """An import. ``alias``: the name in this file; ``target``: the full name of the imported object."""
 
     module: str
@@ -241,51 +240,48 @@ class Import(NamedTuple):
     start: int
 
 
-def read_imports(node: Node, language: str, module: str, *, package: bool) -> Iterator[Import]:
+def _read_imports(node: Node, language: str, module: str, *, package: bool) -> Iterator[_Import]:
     """The imports of one statement."""
     if language == "python":
         yield from _python(node, module, package=package)
     elif language in ("javascript", "typescript", "tsx"):
         yield from _javascript(node, module)
     elif language == "java":
-        name = text_of(node).removeprefix("import").strip().removeprefix("static ").strip("; \t")
-        yield Import(name.rpartition(".")[0] or name, name, name.rpartition(".")[2], node.start_byte)
+        name = _text_of(node).removeprefix("import").strip().removeprefix("static ").strip("; \t")
+        yield _Import(name.rpartition(".")[0] or name, name, name.rpartition(".")[2], node.start_byte)
     elif language == "rust":
-        name = text_of(node).removeprefix("pub ").removeprefix("use ").strip("; \t\n").replace("::", ".")
+        name = _text_of(node).removeprefix("pub ").removeprefix("use ").strip("; \t\n").replace("::", ".")
         if "{" not in name:
-            yield Import(name.rpartition(".")[0] or name, name, name.rpartition(".")[2], node.start_byte)
+            yield _Import(name.rpartition(".")[0] or name, name, name.rpartition(".")[2], node.start_byte)
     else:
         given = node.child_by_field_name("path")
-        name = text_of(given).strip("\"'<>`")
+        name = _text_of(given).strip("\"'<>`")
         if name:
-            yield Import(name, name, name.rpartition("/")[2], node.start_byte)
+            yield _Import(name, name, name.rpartition("/")[2], node.start_byte)
 
 
-# Python.
-
-
-def _python(node: Node, module: str, *, package: bool) -> Iterator[Import]:
+def _python(node: Node, module: str, *, package: bool) -> Iterator[_Import]:
     if node.type == "import_statement":
         for named in node.children_by_field_name("name"):
-            target = text_of(named.child_by_field_name("name")) if named.type == "aliased_import" else ""
-            alias = text_of(named.child_by_field_name("alias"))
-            target = target or text_of(named)
+            target = _text_of(named.child_by_field_name("name")) if named.type == "aliased_import" else ""
+            alias = _text_of(named.child_by_field_name("alias"))
+            target = target or _text_of(named)
             # ``import a.b`` binds only ``a``.
             first = target.partition(".")[0]
-            yield Import(target, target if alias else first, alias or first, node.start_byte)
+            yield _Import(target, target if alias else first, alias or first, node.start_byte)
         return
     origin = node.child_by_field_name("module_name")
-    written = text_of(origin)
+    written = _text_of(origin)
     relative = origin is not None and origin.type == "relative_import"
     base = resolve_relative(written, module, package=package) if relative else written
     for named in node.children_by_field_name("name"):
         aliased = named.type == "aliased_import"
-        name = text_of(named.child_by_field_name("name")) if aliased else text_of(named)
-        alias = text_of(named.child_by_field_name("alias")) if aliased else name
+        name = _text_of(named.child_by_field_name("name")) if aliased else _text_of(named)
+        alias = _text_of(named.child_by_field_name("alias")) if aliased else name
         target = f"{base}.{name}" if base else name
         # Of ``from . import name`` the name is nearly always a module.
         of_package = relative and not written.strip(". ")
-        yield Import(target if of_package else base, target, alias, node.start_byte)
+        yield _Import(target if of_package else base, target, alias, node.start_byte)
 
 
 def resolve_relative(written: str, module: str, *, package: bool) -> str:
@@ -296,11 +292,8 @@ def resolve_relative(written: str, module: str, *, package: bool) -> str:
     return ".".join([*kept, *filter(None, [written.lstrip(". ")])])
 
 
-# JavaScript and TypeScript.
-
-
-def _javascript(node: Node, module: str) -> Iterator[Import]:
-    written = text_of(node.child_by_field_name("source")).strip("\"'`")
+def _javascript(node: Node, module: str) -> Iterator[_Import]:
+    written = _text_of(node.child_by_field_name("source")).strip("\"'`")
     if not written:
         return
     base = written
@@ -313,20 +306,20 @@ def _javascript(node: Node, module: str) -> Iterator[Import]:
     while waiting:
         child = waiting.pop()
         if child.type == "import_specifier":
-            name = text_of(child.child_by_field_name("name"))
-            alias = text_of(child.child_by_field_name("alias")) or name
+            name = _text_of(child.child_by_field_name("name"))
+            alias = _text_of(child.child_by_field_name("alias")) or name
             found = True
-            yield Import(base, f"{base}.{name}", alias, node.start_byte)
+            yield _Import(base, f"{base}.{name}", alias, node.start_byte)
         elif child.type == "namespace_import":
             found = True
-            yield Import(base, base, text_of(child).rpartition(" ")[2], node.start_byte)
+            yield _Import(base, base, _text_of(child).rpartition(" ")[2], node.start_byte)
         elif child.type == "identifier":
             found = True
-            yield Import(base, f"{base}.default", text_of(child), node.start_byte)
+            yield _Import(base, f"{base}.default", _text_of(child), node.start_byte)
         else:
             waiting.extend(reversed(child.named_children))
     if not found:
-        yield Import(base, base, "", node.start_byte)
+        yield _Import(base, base, "", node.start_byte)
 
 
 _PYTHON = (".py", ".pyi", ".pyw")
@@ -348,14 +341,11 @@ def module_name(path: str, is_package: Callable[[str], bool]) -> str:
     return ".".join(parts) or folder.name or file.stem
 
 
-# Symbols of one source file: definitions, calls, imports and base classes, with their places.
-
-
 _MAX_DEPTH = 1_000
 """Nesting that is looked into. Deeper code is generated, or made to hurt: a search costs too much there."""
 
 
-class NamedDefinition(NamedTuple):
+class _NamedDefinition(msgspec.Struct, frozen=True):
     """``name`` is qualified within the file: ``Queue.claim``. ``start`` counts bytes."""
 
     name: str
@@ -364,7 +354,7 @@ class NamedDefinition(NamedTuple):
     start: int
 
 
-class Use(NamedTuple):
+class Use(msgspec.Struct, frozen=True):
     """A name used in ``scope``, a definition of the file: the callee of a call, or the base of a class."""
 
     scope: str
@@ -372,16 +362,16 @@ class Use(NamedTuple):
     start: int
 
 
-class Symbols(NamedTuple):
-    definitions: list[NamedDefinition]
+class _Symbols(msgspec.Struct, frozen=True):
+    definitions: list[_NamedDefinition]
     calls: list[Use]
     bases: list[Use]
-    imports: list[Import]
+    imports: list[_Import]
     attributes: set[tuple[str, str]]
     """Attributes set on objects of a class: class and name. They hide methods of base classes."""
 
 
-class _Scope(NamedTuple):
+class _Scope(msgspec.Struct, frozen=True):
     """A definition around the nodes up to ``end``, a number of bytes."""
 
     name: str
@@ -390,9 +380,9 @@ class _Scope(NamedTuple):
     end: float
 
 
-def read_symbols(source: bytes, language: str, module: str, *, package: bool) -> Symbols:
+def _read_symbols(source: bytes, language: str, module: str, *, package: bool) -> _Symbols:
     """Read a file. ``package``: relative imports begin in the module itself, not beside it."""
-    found = Symbols([], [], [], [], set())
+    found = _Symbols([], [], [], [], set())
     syntax = SYNTAX[language]
     open_scopes = [_Scope("", "", math.inf)]
     for start, _, node in _nodes(source, language):
@@ -403,7 +393,7 @@ def read_symbols(source: bytes, language: str, module: str, *, package: bool) ->
         if (field := syntax.calls.get(kind)) is not None:
             _add_call(node, field, scope.name, found)
         elif kind in syntax.imports:
-            found.imports.extend(read_imports(node, language, module, package=package))
+            found.imports.extend(_read_imports(node, language, module, package=package))
         elif kind in syntax.assignments:
             _add_attribute(node, scope.name, syntax, found)
         elif (inner := _define(node, scope, syntax, found)) is not None:
@@ -418,7 +408,7 @@ def _nodes(source: bytes, language: str) -> list[tuple[int, int, Node]]:
     """
     from tree_sitter import QueryCursor
 
-    cursor = QueryCursor(node_query(language))
+    cursor = QueryCursor(_node_query(language))
     cursor.set_max_start_depth(_MAX_DEPTH)
     captured = cursor.captures(parser(language).parse(source).root_node)
     nodes = [(node.start_byte, -node.end_byte, node) for some in captured.values() for node in some]
@@ -426,12 +416,12 @@ def _nodes(source: bytes, language: str) -> list[tuple[int, int, Node]]:
     return nodes
 
 
-def _define(node: Node, scope: _Scope, syntax: Syntax, found: Symbols) -> _Scope | None:
+def _define(node: Node, scope: _Scope, syntax: _Syntax, found: _Symbols) -> _Scope | None:
     """Record a definition, and return the inner scope; None: the node defines nothing."""
     kind = syntax.definitions.get(node.type)
-    if (kind is None or not defines(node)) and node.type not in syntax.scopes:
+    if (kind is None or not _defines(node)) and node.type not in syntax.scopes:
         return None
-    name = definition_name(node)
+    name = _definition_name(node)
     qualified = f"{scope.name}.{name}" if scope.name else name
     if not name or len(qualified) > MAX_NAME:
         return None
@@ -440,35 +430,35 @@ def _define(node: Node, scope: _Scope, syntax: Syntax, found: Symbols) -> _Scope
     if kind == FUNCTION and (scope.class_name or node.type == "method_declaration"):
         kind = METHOD
     start = node.child_by_field_name("name") or node
-    found.definitions.append(NamedDefinition(qualified, kind, scope.name, start.start_byte))
+    found.definitions.append(_NamedDefinition(qualified, kind, scope.name, start.start_byte))
     if kind == CLASS:
         _add_bases(node, qualified, syntax, found)
     return _Scope(qualified, "" if kind in (FUNCTION, METHOD) else qualified, node.end_byte)
 
 
-def _add_call(node: Node, field: str, scope: str, found: Symbols) -> None:
+def _add_call(node: Node, field: str, scope: str, found: _Symbols) -> None:
     callee = node.child_by_field_name(field)
-    name = dotted(callee)
+    name = _dotted(callee)
     if node.type == "method_invocation":
         around = node.child_by_field_name("object")
-        name = name_of(callee) if around is None else f"{dotted(around)}.{name_of(callee)}"
+        name = _name_of(callee) if around is None else f"{_dotted(around)}.{_name_of(callee)}"
     if name and not name.startswith("."):
         found.calls.append(Use(scope, name, node.start_byte))
 
 
-def _add_bases(node: Node, qualified: str, syntax: Syntax, found: Symbols) -> None:
+def _add_bases(node: Node, qualified: str, syntax: _Syntax, found: _Symbols) -> None:
     waiting = [child for child in node.children if child.type in syntax.bases]
     while waiting:
         holder = waiting.pop(0)
         for child in holder.named_children:
             if child.type in ("extends_clause", "implements_clause", "type_list"):
                 waiting.append(child)
-            elif name := dotted(child):
+            elif name := _dotted(child):
                 found.bases.append(Use(qualified, name, child.start_byte))
 
 
-def _add_attribute(node: Node, scope: str, syntax: Syntax, found: Symbols) -> None:
-    owner, _, attribute = dotted(node.child_by_field_name("left")).partition(".")
+def _add_attribute(node: Node, scope: str, syntax: _Syntax, found: _Symbols) -> None:
+    owner, _, attribute = _dotted(node.child_by_field_name("left")).partition(".")
     if owner in syntax.own and attribute and "." not in attribute:
         found.attributes.add((scope, attribute))
 
@@ -510,7 +500,7 @@ class CodeExtractor:
 def _relations(text: str, document: GraphDocument) -> Iterator[tuple[int, Entity, str, Entity]]:
     module = Entity(document.module, MODULE)
     package = document.path.endswith("/__init__.py")
-    symbols = read_symbols(
+    symbols = _read_symbols(
         text.encode("utf-8", "surrogatepass"), document.language, document.module, package=package
     )
     names = Names(symbols, document)
@@ -532,10 +522,10 @@ def _relations(text: str, document: GraphDocument) -> Iterator[tuple[int, Entity
 class Names:
     """The names of a file: definitions, imports, and the resolution of used names."""
 
-    def __init__(self, symbols: Symbols, document: GraphDocument) -> None:
+    def __init__(self, symbols: _Symbols, document: GraphDocument) -> None:
         self._module = document.module
         self._syntax = SYNTAX[document.language]
-        self._defined: dict[str, NamedDefinition] = {one.name: one for one in symbols.definitions}
+        self._defined: dict[str, _NamedDefinition] = {one.name: one for one in symbols.definitions}
         self._imported = {one.alias: one.target for one in symbols.imports}
         self._modules = {one.target for one in symbols.imports if one.target == one.module}
         self._bases: dict[str, list[str]] = {}

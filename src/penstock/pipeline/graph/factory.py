@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from penstock.pipeline.draft import fingerprint
 from penstock.pipeline.extract import file_types
-from penstock.pipeline.graph.code import SYNTAX
+from penstock.pipeline.graph.code import SYNTAX, CodeExtractor
 from penstock.pipeline.graph.protocol import GraphExtractor
 
 if TYPE_CHECKING:
     from penstock.pipeline.graph.llm import LlmExtractor
 
-CODE, MARKDOWN, PROSE = "code", "markdown", "prose"
+_CODE, _MARKDOWN, _PROSE = "code", "markdown", "prose"
 _DATA = frozenset(["json", "rows", "table", "xml", "sheets"])
 """Data in rows and fields: names stand together there without being related."""
 _PLAIN = frozenset(["text", "subtitles", "pdf"])
@@ -24,10 +24,12 @@ def extractor_for(name: str, llm: LlmExtractor | None = None) -> GraphExtractor 
 
     ``llm`` reads prose instead of the rules for it. Code has rules that know better.
     """
-    chosen = _kind_of(name)
-    if chosen in (None, CODE) or llm is None:
-        return _extractor(chosen) if chosen is not None else None
-    if chosen != MARKDOWN:
+    kind = _kind_of(name)
+    if kind is None:
+        return None
+    if llm is None or kind == _CODE:
+        return _extractor(kind)
+    if kind == _PROSE:
         return llm
     from penstock.pipeline.graph.prose import MarkdownExtractor
 
@@ -37,10 +39,10 @@ def extractor_for(name: str, llm: LlmExtractor | None = None) -> GraphExtractor 
 def _kind_of(name: str) -> str | None:
     file_type = file_types.by_name(name) or file_types.TEXT
     if file_type.language is not None:
-        return CODE if file_type.language in SYNTAX else None
+        return _CODE if file_type.language in SYNTAX else None
     if file_type.extractor in _DATA:
         return None
-    return PROSE if file_type.extractor in _PLAIN else MARKDOWN
+    return _PROSE if file_type.extractor in _PLAIN else _MARKDOWN
 
 
 def language_of(name: str) -> str:
@@ -54,35 +56,28 @@ def graph_fingerprint(name: str, llm: LlmExtractor | None = None) -> str:
     kind = _kind_of(name)
     if kind is None:
         return ""
-    return _fingerprint(kind, "" if llm is None or kind == CODE else llm.fingerprint)
+    return _fingerprint(kind, "" if llm is None or kind == _CODE else llm.fingerprint)
 
 
 def fingerprints_here(llm: LlmExtractor | None = None) -> frozenset[str]:
     """The fingerprints of all extractors with these settings."""
     reader = llm.fingerprint if llm is not None else ""
-    prose = [_fingerprint(kind, reader) for kind in (PROSE, MARKDOWN)]
-    return frozenset([_fingerprint(CODE, ""), *prose])
+    return frozenset([_fingerprint(_CODE, ""), _fingerprint(_PROSE, reader), _fingerprint(_MARKDOWN, reader)])
 
 
 @functools.cache
 def _fingerprint(kind: str, llm: str) -> str:
-    if llm and kind == PROSE:
+    if llm and kind == _PROSE:
         return llm
     parts: dict[str, object] = {"graph": kind, "version": _extractor(kind).version}
     return fingerprint(parts | {"llm": llm} if llm else parts)
 
 
 @functools.cache
-def _extractor(name: str) -> GraphExtractor:
-    # Imported here: their patterns are compiled at the import, and few processes need them.
-    if name == "code":
-        from penstock.pipeline.graph.code import CodeExtractor
-
+def _extractor(kind: str) -> GraphExtractor:
+    if kind == _CODE:
         return CodeExtractor()
-    if name == "markdown":
-        from penstock.pipeline.graph.prose import MarkdownExtractor
+    # Imported here: the patterns for prose are compiled at the import, and few processes need them.
+    from penstock.pipeline.graph.prose import MarkdownExtractor, ProseExtractor
 
-        return MarkdownExtractor()
-    from penstock.pipeline.graph.prose import ProseExtractor
-
-    return ProseExtractor()
+    return MarkdownExtractor() if kind == _MARKDOWN else ProseExtractor()

@@ -1,4 +1,8 @@
-"""Prose extractor: names and recurring noun phrases, related by where they stand together."""
+"""Graph of prose and Markdown: names and recurring noun phrases, related by where they stand together.
+
+Names are found by capital letters and word lists: closed classes of English, titles, and words that tell a
+kind. Markdown adds its sections and links.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +12,31 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from urllib.parse import unquote
 
-from penstock.catalog.graph import DOCUMENT, SECTION, Entity, Extraction, Relation
-from penstock.named_tuple import NamedTuple
-from penstock.pipeline.chunk import text
-from penstock.pipeline.graph.protocol import GraphChunk, GraphDocument, GraphExtractor
+import msgspec
+from msgspec.structs import replace
 
-# Word lists of the prose extractor: closed classes of English, titles, and words that tell a kind.
+from penstock.catalog.graph import DOCUMENT, SECTION, Entity, Extraction, Relation
+from penstock.pipeline.chunk import text
+from penstock.pipeline.graph.protocol import (
+    DATE,
+    NAME,
+    ORGANISATION,
+    PERSON,
+    PLACE,
+    QUANTITY,
+    RELATED,
+    TERM,
+    GraphChunk,
+    GraphDocument,
+    GraphExtractor,
+)
 
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-FUNCTION_WORDS = _words(
+_FUNCTION_WORDS = _words(
     """
     a about above according across after again against ago ahead all almost alone along already also
     although always am amid among an and another any anyone anything are around as at away back be because
@@ -43,7 +59,7 @@ FUNCTION_WORDS = _words(
 )
 """Words that begin a sentence but no name, in lower case."""
 
-COMMON_OPENERS = _words(
+_COMMON_OPENERS = _words(
     """
     officials police authorities government people residents workers investigators analysts experts
     reporters sources newspapers firefighters soldiers troops students doctors scientists researchers
@@ -61,7 +77,7 @@ COMMON_OPENERS = _words(
 )
 """Other common words: no name when they stand alone at the beginning of a sentence."""
 
-TITLES = _words(
+_TITLES = _words(
     """
     sen. rep. gov. gen. lt. col. maj. capt. sgt. cmdr. adm. rev. hon. prof. sir lord lady dr. mr. sen rep
     gov gen president vice-president chairman chairwoman minister premier chancellor secretary senator
@@ -74,7 +90,7 @@ TITLES = _words(
 )
 """Titles in front of a person's name, which are no part of it."""
 
-INNER_TITLES = _words(
+_INNER_TITLES = _words(
     """
     sen. rep. gov. gen. lt. col. maj. capt. sgt. adm. rev. dr. mr. mrs. ms. senator governor mayor
     ambassador premier chancellor chairman president director spokesman spokeswoman secretary
@@ -83,17 +99,17 @@ INNER_TITLES = _words(
 )
 """Titles that part two names: ``Texas Gov. John Connally``."""
 
-KEPT_TITLES = _words("mrs. ms. miss mrs ms")
+_KEPT_TITLES = _words("mrs. ms. miss mrs ms")
 """Titles that stay part of a name: often the only difference between two members of a family."""
 
-MONTHS = _words(
+_MONTHS = _words(
     """
     january february march april june july august september october november december jan. feb. mar. apr.
     jun. jul. aug. sept. sep. oct. nov. dec. jan feb mar apr jun jul aug sept sep oct nov dec
     """
 )
-WEEKDAYS = _words("monday tuesday wednesday thursday friday saturday sunday mon tue wed thu fri sat sun")
-NATIONALITIES = _words(
+_WEEKDAYS = _words("monday tuesday wednesday thursday friday saturday sunday mon tue wed thu fri sat sun")
+_NATIONALITIES = _words(
     """
     american british french german italian spanish portuguese dutch belgian swiss austrian polish czech
     slovak hungarian romanian bulgarian greek turkish russian soviet ukrainian chinese japanese korean
@@ -110,9 +126,9 @@ NATIONALITIES = _words(
 )
 """Adjectives written with a capital: part of a name, but no entity alone."""
 
-NO_NAMES_ALONE = NATIONALITIES | TITLES | WEEKDAYS | MONTHS
+_NO_NAMES_ALONE = _NATIONALITIES | _TITLES | _WEEKDAYS | _MONTHS
 
-ORGANISATION_WORDS = _words(
+_ORGANISATION_WORDS = _words(
     """
     agency airlines airways alliance army assembly association authority bank board broadcasting brigade
     bureau cabinet center centre chamber club co co. coalition college commission committee company
@@ -125,8 +141,8 @@ ORGANISATION_WORDS = _words(
     daily llc gmbh ag plc nations house affairs embassy
     """
 )
-COMPANY_FORMS = _words("co co. corp corp. inc inc. ltd ltd. limited llc gmbh ag plc")
-PLACE_WORDS = _words(
+_COMPANY_FORMS = _words("co co. corp corp. inc inc. ltd ltd. limited llc gmbh ag plc")
+_PLACE_WORDS = _words(
     """
     airport avenue bay beach boulevard bridge building canyon cape city coast county creek desert district
     falls forest gulf harbor harbour heights hill hills island islands lake mountain mountains oblast
@@ -135,26 +151,26 @@ PLACE_WORDS = _words(
     central kingdom emirates
     """
 )
-PLACE_PREPOSITIONS = _words("in at near from of outside")
-PERSON_VERBS = _words(
+_PLACE_PREPOSITIONS = _words("in at near from of outside")
+_PERSON_VERBS = _words(
     """
     said says told asked added announced argued testified wrote born died married lives lived works worked
     who whose he she killed shot arrested convicted accused
     """
 )
-CONNECTORS = _words("of de la del della da do dos du des van von der den bin ibn al el and for the y & 's")
+_CONNECTORS = _words("of de la del della da do dos du des van von der den bin ibn al el and for the y & 's")
 """Lower-case words inside a name."""
 
-NAME_PARTS = _words("jr. sr. jr sr ii iii iv")
+_NAME_PARTS = _words("jr. sr. jr sr ii iii iv")
 
-UNITS = _words(
+_UNITS = _words(
     """
     percent million billion trillion miles mile feet foot acres acre yards yard inches tons tonnes mph
     kilometers kilometres km meters metres gmt a.m. p.m. am pm gallons barrels pounds kilograms kg degrees
     square cubic
     """
 )
-US_STATES = _words(
+_US_STATES = _words(
     """
     ala. ariz. ark. calif. colo. conn. del. fla. ga. ill. ind. kan. ky. la. mass. md. mich. minn. miss.
     mo. mont. neb. nev. n.h. n.j. n.m. n.y. n.c. n.d. okla. ore. pa. r.i. s.c. s.d. tenn. tex. vt. va.
@@ -163,19 +179,16 @@ US_STATES = _words(
 )
 """Abbreviated names of states, which follow the name of a town."""
 
-ABBREVIATIONS = (
-    TITLES
-    | KEPT_TITLES
-    | MONTHS
-    | US_STATES
+_ABBREVIATIONS = (
+    _TITLES
+    | _KEPT_TITLES
+    | _MONTHS
+    | _US_STATES
     | _words(
         "mr. mrs. ms. dr. st. mt. ft. no. vs. etc. e.g. i.e. inc. corp. co. ltd. jr. sr. bros. u.s. u.n. cf."
     )
 )
 """Words with a full stop that does not end the sentence."""
-
-
-# Sentences of a text as tokens with offsets: words, numbers and marks.
 
 
 _TOKEN = re.compile(
@@ -190,7 +203,7 @@ _INITIAL = re.compile(r"[^\W\d_]$")
 _MORE = re.compile(r"\s*+\S")
 
 
-class Token(NamedTuple):
+class _Token(msgspec.Struct, frozen=True):
     start: int
     end: int
     text: str
@@ -207,10 +220,10 @@ class Token(NamedTuple):
         return self.text[0].isalnum()
 
 
-def sentences(text: str) -> list[list[Token]]:
+def sentences(text: str) -> list[list[_Token]]:
     """The tokens of each sentence. A blank line ends a sentence, a stop after an abbreviation does not."""
-    found: list[list[Token]] = []
-    current: list[Token] = []
+    found: list[list[_Token]] = []
+    current: list[_Token] = []
     for token in _tokens(text):
         blank = token.text.isspace()
         if not blank:
@@ -223,8 +236,8 @@ def sentences(text: str) -> list[list[Token]]:
     return found
 
 
-def _tokens(text: str) -> list[Token]:
-    tokens: list[Token] = []
+def _tokens(text: str) -> list[_Token]:
+    tokens: list[_Token] = []
     taken = 0
     for match in _TOKEN.finditer(text):
         start, end = match.span()
@@ -235,27 +248,21 @@ def _tokens(text: str) -> list[Token]:
         possessive = _POSSESSIVE.search(word) if word[-1] in "sS" else None
         if possessive and len(word) > 2:
             word = word[: possessive.start()]
-            tokens.append(Token(start, start + len(word), word, word.lower(), True))
+            tokens.append(_Token(start, start + len(word), word, word.lower(), True))
             continue
         if text[end : end + 1] == "." and word[0].isalpha() and _keeps_stop(word, text, end):
             end = taken = end + 1
             word += "."
-        tokens.append(Token(start, end, word, word.lower()))
+        tokens.append(_Token(start, end, word, word.lower()))
     return tokens
 
 
 def _keeps_stop(word: str, text: str, end: int) -> bool:
     """Check whether the stop after a word is part of the word: an abbreviation, or the initial of a name."""
-    if f"{word.lower()}." in ABBREVIATIONS:
+    if f"{word.lower()}." in _ABBREVIATIONS:
         return True
     return bool(_INITIAL.match(word)) and word.isupper() and bool(_MORE.match(text, end + 1))
 
-
-# Names in a sentence, by capital letters and closed word lists, with the kind of thing they name.
-
-
-PERSON, ORGANISATION, PLACE, NAME = "person", "organisation", "place", "name"
-DATE, QUANTITY = "date", "quantity"
 
 _MAX_TOKENS = 9
 """Tokens of a name. A longer run of capitalised words is a headline."""
@@ -263,10 +270,10 @@ _YEAR = re.compile(r"(?:1[5-9]|20)\d\ds?$")
 _CODE = re.compile(r"\d{3}")
 """Reference numbers such as LD2304174694 are no names."""
 _NUMBER = re.compile(r"\$?\d[\d.,:]*$")
-_MONTHS = MONTHS | {"may"}
+_MONTHS_IN_DATES = _MONTHS | {"may"}
 
 
-class Span(NamedTuple):
+class Span(msgspec.Struct, frozen=True):
     """A name in a sentence: the positions of the tokens and the kind.
 
     ``kind`` is sure, since it is part of the identity of an entity. ``likely`` is a guess for weights.
@@ -278,7 +285,7 @@ class Span(NamedTuple):
     likely: str
 
 
-def spans(tokens: Sequence[Token], is_common: Callable[[str], bool]) -> list[Span]:
+def _spans(tokens: Sequence[_Token], is_common: Callable[[str], bool]) -> list[Span]:
     """Names, dates and quantities in the order of the sentence.
 
     ``is_common``: whether a word, in lower case, stands in the text in lower case too.
@@ -308,36 +315,30 @@ def spans(tokens: Sequence[Token], is_common: Callable[[str], bool]) -> list[Spa
     return found
 
 
-# Dates and quantities.
-
-
-def _number_span(tokens: Sequence[Token], at: int) -> Span | None:
+def _number_span(tokens: Sequence[_Token], at: int) -> Span | None:
     token = tokens[at]
     following = [token.lower for token in tokens[at + 1 : at + 3]] + ["", ""]
-    if token.text.isdigit() and len(token.text) <= 2 and following[0] in _MONTHS:
+    if token.text.isdigit() and len(token.text) <= 2 and following[0] in _MONTHS_IN_DATES:
         last = at + 2 if following[1].isdigit() else at + 1
         return Span(at, last, DATE, DATE)
-    if token.is_capitalised and token.lower in _MONTHS and following[0].isdigit():
+    if token.is_capitalised and token.lower in _MONTHS_IN_DATES and following[0].isdigit():
         return Span(at, at + 1, DATE, DATE)
-    if _NUMBER.match(token.text) and following[0] in UNITS:
+    if _NUMBER.match(token.text) and following[0] in _UNITS:
         return Span(at, at + 1, QUANTITY, QUANTITY)
     if _YEAR.match(token.text):
         return Span(at, at, DATE, DATE)
     return None
 
 
-# Names.
-
-
-def _is_name_token(token: Token) -> bool:
+def _is_name_token(token: _Token) -> bool:
     return token.is_capitalised and token.text != "I" and not _CODE.search(token.text)
 
 
-def _begins_name(token: Token) -> bool:
-    return _is_name_token(token) and token.lower not in FUNCTION_WORDS
+def _begins_name(token: _Token) -> bool:
+    return _is_name_token(token) and token.lower not in _FUNCTION_WORDS
 
 
-def _run_end(tokens: Sequence[Token], at: int) -> int:
+def _run_end(tokens: Sequence[_Token], at: int) -> int:
     """The end of the run of capitalised words from here on, connectors inside included."""
     if not _is_name_token(tokens[at]):
         return at
@@ -356,55 +357,55 @@ def _run_end(tokens: Sequence[Token], at: int) -> int:
     return end
 
 
-def _adjacent(before: Token, token: Token) -> bool:
+def _adjacent(before: _Token, token: _Token) -> bool:
     return token.is_word and token.start - before.end <= 1
 
 
-def _connector(tokens: Sequence[Token], first: int, at: int) -> int:
+def _connector(tokens: Sequence[_Token], first: int, at: int) -> int:
     """The number of connecting words at this place, if a name goes on after them."""
     for width in (1, 2):
         inside = tokens[at : at + width]
         after = tokens[at + width : at + width + 1]
         if not after or not _is_name_token(after[0]):
             continue
-        if after[0].lower in FUNCTION_WORDS or not _adjacent(inside[-1], after[0]):
+        if after[0].lower in _FUNCTION_WORDS or not _adjacent(inside[-1], after[0]):
             continue
         names = [token.lower for token in inside]
-        if all(name in CONNECTORS for name in names) and _joins(names, tokens[first:at]):
+        if all(name in _CONNECTORS for name in names) and _joins(names, tokens[first:at]):
             return width
     return 0
 
 
-def _joins(connecting: Sequence[str], before: Sequence[Token]) -> bool:
+def _joins(connecting: Sequence[str], before: Sequence[_Token]) -> bool:
     lower = [token.lower for token in before]
     if connecting[0] == "of":
         # "President of France" and "Ann Lee of Shell" are two names, "Department of Energy" is one.
-        known = any(word in ORGANISATION_WORDS or word in PLACE_WORDS for word in lower)
-        alone = len(lower) == 1 and lower[0] not in TITLES
-        return (known or alone) and lower[-1] not in COMPANY_FORMS
+        known = any(word in _ORGANISATION_WORDS or word in _PLACE_WORDS for word in lower)
+        alone = len(lower) == 1 and lower[0] not in _TITLES
+        return (known or alone) and lower[-1] not in _COMPANY_FORMS
     if connecting[0] in ("and", "for"):
-        return (connecting == ["and"] and "of" in lower) or lower[-1] in ORGANISATION_WORDS
+        return (connecting == ["and"] and "of" in lower) or lower[-1] in _ORGANISATION_WORDS
     return connecting[0] not in ("the", "'s", "a")
 
 
-def _split(tokens: Sequence[Token], first: int, last: int) -> Iterator[tuple[int, int]]:
+def _split(tokens: Sequence[_Token], first: int, last: int) -> Iterator[tuple[int, int]]:
     """Cut a run at a title inside: ``Texas Gov. John Connally`` are two names."""
     start = first
     for at in range(first + 1, last):
-        if tokens[at].lower in INNER_TITLES:
+        if tokens[at].lower in _INNER_TITLES:
             yield start, at - 1
             start = at
     yield start, last
 
 
 def _name_span(
-    tokens: Sequence[Token], first: int, last: int, opening: int, is_common: Callable[[str], bool]
+    tokens: Sequence[_Token], first: int, last: int, opening: int, is_common: Callable[[str], bool]
 ) -> Span | None:
     """The name in a run of words, without leading and trailing words and titles; None without a name."""
     titled = False
-    while first <= last and (tokens[first].lower in FUNCTION_WORDS or not _is_name_token(tokens[first])):
+    while first <= last and (tokens[first].lower in _FUNCTION_WORDS or not _is_name_token(tokens[first])):
         first += 1
-    while first < last and tokens[first].lower in TITLES:
+    while first < last and tokens[first].lower in _TITLES:
         first += 1
         titled = True
     last = _without_tail(tokens, first, last)
@@ -419,69 +420,61 @@ def _name_span(
     return Span(first, last, kind, likely)
 
 
-def _without_tail(tokens: Sequence[Token], first: int, last: int) -> int:
+def _without_tail(tokens: Sequence[_Token], first: int, last: int) -> int:
     while last >= first and (
-        tokens[last].lower in MONTHS
-        or tokens[last].lower in WEEKDAYS
-        or tokens[last].lower in FUNCTION_WORDS
-        or tokens[last].lower in CONNECTORS
+        tokens[last].lower in _MONTHS
+        or tokens[last].lower in _WEEKDAYS
+        or tokens[last].lower in _FUNCTION_WORDS
+        or tokens[last].lower in _CONNECTORS
     ):
         last -= 1
     return last
 
 
-def _is_no_name(token: Token, opening: bool, is_common: Callable[[str], bool]) -> bool:
+def _is_no_name(token: _Token, opening: bool, is_common: Callable[[str], bool]) -> bool:
     lower = token.lower
-    if lower in NATIONALITIES or lower in TITLES or lower in WEEKDAYS or lower in MONTHS:
+    if lower in _NO_NAMES_ALONE or len(token.text) == 1:
         return True
-    if len(token.text) == 1 or ("-" in token.text and lower.split("-")[0] in NATIONALITIES):
-        return True
-    if is_common(lower):
+    if is_common(lower) or ("-" in token.text and lower.split("-")[0] in _NATIONALITIES):
         return True
     return opening and (
-        lower in COMMON_OPENERS
+        lower in _COMMON_OPENERS
         or lower.endswith(("ly", "ing"))
-        or lower.split("-")[0] in FUNCTION_WORDS
-        or lower.split("'")[0] in FUNCTION_WORDS
+        or lower.split("-")[0] in _FUNCTION_WORDS
+        or lower.split("'")[0] in _FUNCTION_WORDS
     )
 
 
-# Kinds.
-
-
-def _kind(tokens: Sequence[Token], first: int, last: int) -> str:
+def _kind(tokens: Sequence[_Token], first: int, last: int) -> str:
     lower = [token.lower for token in tokens[first : last + 1]]
     after = [token.lower for token in tokens[last + 1 : last + 4]] + ["", "", ""]
-    if lower[0] in KEPT_TITLES or lower[-1] in NAME_PARTS:
+    if lower[0] in _KEPT_TITLES or lower[-1] in _NAME_PARTS:
         return PERSON
-    if lower[-1] in US_STATES or lower[-1] in ("u.s.", "d.c."):
+    if lower[-1] in _US_STATES or lower[-1] in ("u.s.", "d.c."):
         return PLACE
-    if any(word in ORGANISATION_WORDS for word in lower):
+    if any(word in _ORGANISATION_WORDS for word in lower):
         return ORGANISATION
-    if lower[0] in PLACE_WORDS or lower[-1] in PLACE_WORDS:
+    if lower[0] in _PLACE_WORDS or lower[-1] in _PLACE_WORDS:
         return PLACE
     if after[0] == "," and after[1].isdigit() and len(after[1]) <= 2:
         return PERSON
-    return PLACE if after[0] == "," and after[1] in US_STATES else NAME
+    return PLACE if after[0] == "," and after[1] in _US_STATES else NAME
 
 
-def _likely_kind(tokens: Sequence[Token], first: int, last: int) -> str:
+def _likely_kind(tokens: Sequence[_Token], first: int, last: int) -> str:
     name = tokens[first : last + 1]
     before = tokens[first - 1].lower if first else ""
     after = tokens[last + 1].lower if last + 1 < len(tokens) else ""
     if len(name) == 1 and name[0].text.isupper() and 2 <= len(name[0].text) <= 6:
         return ORGANISATION
-    if before in PLACE_PREPOSITIONS:
+    if before in _PLACE_PREPOSITIONS:
         return PLACE
-    if after in PERSON_VERBS:
+    if after in _PERSON_VERBS:
         return PERSON
-    if 2 <= len(name) <= 3 and not any(token.lower in CONNECTORS for token in name):
+    if 2 <= len(name) <= 3 and not any(token.lower in _CONNECTORS for token in name):
         return PERSON
     return NAME
 
-
-RELATED = "related"
-TERM = "term"
 
 PAIR_WEIGHTS = {
     frozenset((PERSON, ORGANISATION)): 1.0,
@@ -514,7 +507,7 @@ class ProseExtractor:
         return [extract_text(document.chunks[at].text) for at in wanted]
 
 
-class _Placed(NamedTuple):
+class _Placed(msgspec.Struct, frozen=True):
     """An entity in a sentence. ``likely``: the kind, or a guess."""
 
     at: int
@@ -527,12 +520,18 @@ def extract_text(text: str) -> Extraction:
     split = sentences(text)
     is_common = _common_words(split)
     terms = _terms(split)
-    placed = [sorted([*_names_in(text, tokens, is_common), *_terms_in(tokens, terms)]) for tokens in split]
+    placed = [
+        sorted(
+            [*_names_in(text, tokens, is_common), *_terms_in(tokens, terms)],
+            key=lambda one: (one.at, one.entity.name),
+        )
+        for tokens in split
+    ]
     kinds = _one_kind_each(placed)
     entities: Counter[Entity] = Counter()
     weights: dict[tuple[Entity, Entity], float] = defaultdict(float)
     for found in placed:
-        same = [one._replace(entity=kinds[one.entity.name.casefold()]) for one in found]
+        same = [replace(one, entity=kinds[one.entity.name.casefold()]) for one in found]
         entities.update(one.entity for one in same)
         _relate(same, weights)
     relations = [
@@ -543,8 +542,8 @@ def extract_text(text: str) -> Extraction:
     return Extraction(entities, relations)
 
 
-def _names_in(text: str, tokens: Sequence[Token], is_common: Callable[[str], bool]) -> Iterator[_Placed]:
-    for span in spans(tokens, is_common):
+def _names_in(text: str, tokens: Sequence[_Token], is_common: Callable[[str], bool]) -> Iterator[_Placed]:
+    for span in _spans(tokens, is_common):
         name = " ".join(text[tokens[span.first].start : tokens[span.last].end].split())
         yield _Placed(span.first, Entity(name, span.kind), span.likely)
 
@@ -560,7 +559,7 @@ def _one_kind_each(placed: Sequence[Sequence[_Placed]]) -> dict[str, Entity]:
     return kinds
 
 
-def _common_words(split: Sequence[Sequence[Token]]) -> Callable[[str], bool]:
+def _common_words(split: Sequence[Sequence[_Token]]) -> Callable[[str], bool]:
     lower = {token.text for tokens in split for token in tokens if token.text.islower()}
     return lower.__contains__
 
@@ -576,10 +575,7 @@ def _relate(placed: Sequence[_Placed], weights: dict[tuple[Entity, Entity], floa
                 weights[pair if pair[::-1] not in weights else pair[::-1]] += weight / distance
 
 
-# Noun phrases.
-
-
-def _terms(split: Sequence[Sequence[Token]]) -> frozenset[tuple[str, ...]]:
+def _terms(split: Sequence[Sequence[_Token]]) -> frozenset[tuple[str, ...]]:
     """Phrases of two or three plain words with at least two occurrences in the chunk.
 
     A phrase inside a longer one counts only where it stands alone as well.
@@ -593,7 +589,7 @@ def _terms(split: Sequence[Sequence[Token]]) -> frozenset[tuple[str, ...]]:
     return frozenset(phrase for phrase, _ in recurring[:_MAX_TERMS])
 
 
-def _runs(tokens: Sequence[Token]) -> list[list[str]]:
+def _runs(tokens: Sequence[_Token]) -> list[list[str]]:
     """Consecutive plain words, with one space between."""
     runs: list[list[str]] = []
     end = -1
@@ -615,12 +611,12 @@ def _phrases(run: Sequence[str]) -> Iterator[tuple[str, ...]]:
                 yield inside
 
 
-def _is_term_word(token: Token) -> bool:
+def _is_term_word(token: _Token) -> bool:
     text = token.text
-    return len(text) > 2 and text.islower() and text.isalpha() and text not in FUNCTION_WORDS
+    return len(text) > 2 and text.islower() and text.isalpha() and text not in _FUNCTION_WORDS
 
 
-def _terms_in(tokens: Sequence[Token], terms: frozenset[tuple[str, ...]]) -> list[_Placed]:
+def _terms_in(tokens: Sequence[_Token], terms: frozenset[tuple[str, ...]]) -> list[_Placed]:
     found: list[_Placed] = []
     if not terms:
         return found
@@ -634,9 +630,6 @@ def _terms_in(tokens: Sequence[Token], terms: frozenset[tuple[str, ...]]) -> lis
                 break
         at += 1
     return found
-
-
-# Markdown extractor: sections below their documents, links, and the names in the prose.
 
 
 CONTAINS, LINKS = "contains", "links"

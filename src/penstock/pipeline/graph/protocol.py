@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+import msgspec
+
 from penstock.catalog.graph import Extraction
-from penstock.named_tuple import NamedTuple
+
+PERSON, ORGANISATION, PLACE, NAME = "person", "organisation", "place", "name"
+TERM, DATE, QUANTITY = "term", "date", "quantity"
+"""Kinds of entities in prose."""
+RELATED = "related"
+"""The relation of names that stand together."""
 
 
-class GraphChunk(NamedTuple):
+class GraphChunk(msgspec.Struct, frozen=True):
     """A chunk of a document, with the place in the text of the page."""
 
     text: str
@@ -20,7 +27,7 @@ class GraphChunk(NamedTuple):
     heading_path: str = ""
 
 
-class GraphDocument(NamedTuple):
+class GraphDocument(msgspec.Struct, frozen=True):
     """All chunks of a document in order. ``module``: the name by which other files import a source file."""
 
     path: str

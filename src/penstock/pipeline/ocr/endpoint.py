@@ -18,8 +18,8 @@ from penstock.pipeline.ocr.protocol import RecognizedText
 if TYPE_CHECKING:
     from penstock.pipeline.extract.protocol import PageImage
 
-NAME = "endpoint"
-SERVICE = "OCR endpoint"
+_NAME = "endpoint"
+_SERVICE = "OCR endpoint"
 PROMPT = "Extract the text content from this image."
 """The words on which dots.ocr was trained to answer with text, without positions."""
 MAX_ANSWER_BYTES = 4 << 20
@@ -34,7 +34,7 @@ def _refusal(message: str) -> ParserFailed:
     return ParserFailed(message, remedy=remedy)
 
 
-_USE = EndpointUse(SERVICE, "ocr_endpoint", "/chat/completions", MAX_ANSWER_BYTES, _refusal)
+_USE = EndpointUse(_SERVICE, "ocr_endpoint", "/chat/completions", MAX_ANSWER_BYTES, _refusal)
 
 
 class _Message(msgspec.Struct):

@@ -1,19 +1,20 @@
-"""Recognition of the pages of a document, and the choice between recognized text and text layer."""
+"""Recognition of the pages of a document: setup, memory, and the choice between recognized text and text
+layer."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock.errors import ComponentMissing, UnreadableDocument
-from penstock.lazy_pattern import lazy_pattern
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.draft import fingerprint
 from penstock.pipeline.endpoint import EndpointOptions
 from penstock.pipeline.extract.protocol import ExtractedText, OcrReason, Page
-from penstock.pipeline.ocr.protocol import OcrEngine, OcrOptions, RecognizedText
+from penstock.pipeline.ocr.protocol import OcrEngine, OcrOptions, RecognizedText, installed
 
 if TYPE_CHECKING:
     from penstock.pipeline.extract.protocol import PagedDocument
@@ -28,10 +29,9 @@ REPLACEABLE = frozenset([OcrReason.HIDDEN_LAYER, OcrReason.VERTICAL])
 BYTES_PER_PIXEL = 16
 """Memory that Tesseract needs for a picture, at least."""
 NOTHING_FOUND = "no text was recognized in the picture of this page"
-_WORD = lazy_pattern(r"\w+")
 
 
-class OcrSetup(NamedTuple):
+class OcrSetup(msgspec.Struct, frozen=True):
     """Choice of the reader of pictures: engines on this machine, or an endpoint."""
 
     options: OcrOptions = OcrOptions()
@@ -53,9 +53,7 @@ class OcrSetup(NamedTuple):
     @property
     def languages(self) -> tuple[str, ...]:
         """Installed languages, as far as this user may see them."""
-        from penstock.pipeline.ocr import protocol
-
-        return protocol.installed(self.options.tessdata_dir)
+        return installed(self.options.tessdata_dir)
 
 
 def recognize_page(
@@ -87,12 +85,12 @@ def combined(page: Page, found: RecognizedText) -> Page:
     if not found.text:
         recognition = None if page.text else found.recognition
         warnings = warnings if page.text else (*warnings, NOTHING_FOUND)
-        return msgspec.structs.replace(page, needs_ocr=False, recognition=recognition, warnings=warnings)
+        return replace(page, needs_ocr=False, recognition=recognition, warnings=warnings)
     text = found.text
     if page.ocr_reason in REPLACEABLE:
         poor = (found.confidence or 0.0) >= SURE and _share_of_words(found.text, page.text) < SAME_WORDS
         if page.text and not poor:
-            return msgspec.structs.replace(page, needs_ocr=False)
+            return replace(page, needs_ocr=False)
     elif _share_of_words(page.text, found.text) < 1:
         text = f"{page.text}\n\n{found.text}" if page.text else found.text
     return Page(page.number, text, recognition=found.recognition, warnings=warnings)
@@ -100,14 +98,11 @@ def combined(page: Page, found: RecognizedText) -> Page:
 
 def _share_of_words(text: str, other: str) -> float:
     """Share of the words of a text found in another one."""
-    words, known = (Counter(_WORD.findall(each.casefold())) for each in (text, other))
+    words, known = (Counter(re.findall(r"\w+", each.casefold())) for each in (text, other))
     return (words & known).total() / max(words.total(), 1)
 
 
-# Memory for the recognition of one page: engines within the memory of the worker.
-
-
-class PageMemory(NamedTuple):
+class PageMemory(msgspec.Struct, frozen=True):
     """OCR setup of one page, and the memory for recognition."""
 
     setup: OcrSetup
@@ -127,7 +122,7 @@ def page_memory(setup: OcrSetup, most_bytes: int | None, file_bytes: int) -> Pag
     if setup.endpoint is not None:
         return PageMemory(setup, engines.DRAWING_BYTES + file_bytes)
     needed = engines.memory_bytes(setup.options) + file_bytes
-    alone = msgspec.structs.replace(setup.options, min_confidence=0.0)
+    alone = replace(setup.options, min_confidence=0.0)
     if most_bytes is None or needed <= most_bytes or not engines.rapidocr_usable(setup.options.languages):
         return PageMemory(setup, needed)
     left_out = (
@@ -135,7 +130,7 @@ def page_memory(setup: OcrSetup, most_bytes: int | None, file_bytes: int) -> Pag
         f"leaves {most_bytes >> 20:,} MiB"
     )
     first = engines.FIRST_ENGINE_BYTES + file_bytes
-    return PageMemory(setup._replace(options=alone), first, left_out)
+    return PageMemory(replace(setup, options=alone), first, left_out)
 
 
 def with_warning_if_poor(extracted: ExtractedText, min_confidence: float, warning: str) -> ExtractedText:
@@ -145,6 +140,6 @@ def with_warning_if_poor(extracted: ExtractedText, min_confidence: float, warnin
         confidence = page.recognition.confidence if page.recognition is not None else None
         if page.recognition is None or (confidence or 0.0) >= min_confidence:
             return page
-        return msgspec.structs.replace(page, warnings=(*page.warnings, warning))
+        return replace(page, warnings=(*page.warnings, warning))
 
-    return msgspec.structs.replace(extracted, pages=tuple(map(warned, extracted.pages)))
+    return replace(extracted, pages=tuple(map(warned, extracted.pages)))

@@ -1,4 +1,8 @@
-"""Interface of an OCR engine: the picture of a page in, text and confidence out."""
+"""Interface of an OCR engine: the picture of a page in, text and confidence out; and the models of Tesseract.
+
+The models are found here, in the folders that have some: which languages are installed is asked by processes
+that recognize no page.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,6 @@ from typing import Protocol
 import msgspec
 
 from penstock.errors import ComponentMissing
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.protocol import PageImage, Recognition
 
 
@@ -65,9 +68,6 @@ class OcrEngine(Protocol):
         ...
 
 
-# Models of Tesseract: the folders with models, and names by which one engine can load all of them.
-
-
 SUFFIX = ".traineddata"
 ORIENTATION = "osd"
 """The model that tells which side of a page is up."""
@@ -85,7 +85,7 @@ _SEPARATORS = ("+", "~")
 """Characters by which Tesseract separates languages, wherever they stand."""
 
 
-class LoadedModels(NamedTuple):
+class LoadedModels(msgspec.Struct, frozen=True):
     """Arguments of Tesseract that load certain models: a folder, and the languages relative to it."""
 
     folder: str
@@ -120,7 +120,10 @@ def installed(tessdata_dir: str = "") -> tuple[str, ...]:
 
 
 def find_models(languages: Sequence[str], tessdata_dir: str = "") -> LoadedModels:
-    """Find the models of languages. Raises ComponentMissing for languages without a model."""
+    """Find the models of languages, by names with which one engine loads all of them.
+
+    Raises ComponentMissing for languages without a model.
+    """
     searched = folders(tessdata_dir)
     places = [_folder_of(language, searched) for language in languages]
     found = [place for place in places if place is not None]

@@ -6,200 +6,31 @@ its snapshot has.
 
 from __future__ import annotations
 
-import fcntl
-import functools
-import hashlib
 import logging
-import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
-from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
 
-import msgspec
+import numpy as np
 
 from penstock import clock
 from penstock.catalog.values import SourceMark, VectorChanges
-from penstock.config import Settings
-from penstock.pipeline.vectors.nearest import Stamp, read_footer, stamp_of
+from penstock.pipeline.vectors.directory import CacheDirectory
+from penstock.pipeline.vectors.footer import FileOwner, Stamp, stamp_of
+from penstock.pipeline.vectors.nearest import (
+    AnnIndex,
+    Floats,
+    MappedRows,
+    Mask,
+    Numbers,
+    VectorRows,
+    best,
+    open_index,
+    read_rows,
+    write_rows,
+)
 from penstock.pipeline.vectors.protocol import NearVector, VectorSource
-from penstock.state_directory import make_private, private_opener
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from penstock.pipeline.vectors.nearest import (
-        AnnIndex,
-        FileOwner,
-        Floats,
-        MappedRows,
-        Mask,
-        Numbers,
-        VectorRows,
-    )
-
-
-# Directory of vector cache files: one per catalog, in the state directory, which is never indexed.
-#
-# The catalog has all of this data. Any file may be deleted at any time, even while it is in use.
-
-
-REMOVED_KEPT_S = 86_400
-"""Time to keep the mark of a removed tenant. No older snapshot is still in use after that."""
-VECTORS, INDEX, REMOVED, LOCK, UNFINISHED = ".vectors", ".graph", ".gone", ".lock", ".young"
-
-
-class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """Numbers of vectors from which files and indexes are used."""
-
-    file_from: int = 5_000
-    """Vectors of a tenant from which a file is faster than reading the catalog."""
-    max_drift: int = 2_000
-    """Changed rows after which a file is rewritten, or a twentieth of its rows if that is more."""
-    index_from: int = 200_000
-    """Vectors of a tenant from which an index is faster than an exact scan."""
-
-
-class _OwnerFields(msgspec.Struct):
-    tenant_id: str
-    space: str
-
-
-class _Label(msgspec.Struct):
-    """The fields of a file's label needed to decide whether the file is still wanted."""
-
-    owner: _OwnerFields
-
-
-class CacheDirectory:
-    """Cache files of one catalog. File names do not reveal tenants; only the owner may read the files."""
-
-    def __init__(self, directory: Path, catalog: str, sizes: Sizes = Sizes()) -> None:  # noqa: B008 - frozen
-        self.catalog = catalog
-        self.sizes = sizes
-        self._directory = directory / catalog
-
-    def vectors(self, tenant_id: str, space: str) -> Path:
-        return self._directory / f"{_name(tenant_id)}-{_name(space)}{VECTORS}"
-
-    def index(self, tenant_id: str, space: str) -> Path:
-        return self.vectors(tenant_id, space).with_suffix(INDEX)
-
-    @contextmanager
-    def lock(self, tenant_id: str, space: str) -> Iterator[bool]:
-        """Lock these files for writing; False if another process holds the lock. Removes unfinished files."""
-        make_private(self._directory)
-        lock_path = self.vectors(tenant_id, space).with_suffix(LOCK)
-        fd = os.open(lock_path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(fd)
-            yield False
-            return
-        try:
-            for leftover in self._directory.glob(f"{lock_path.stem}.*{UNFINISHED}"):
-                leftover.unlink(missing_ok=True)
-            yield True
-        finally:
-            os.close(fd)
-
-    @contextmanager
-    def new_file(self, path: Path) -> Iterator[tuple[BinaryIO, Path]]:
-        """A temporary file to write, removed at the end unless renamed by ``publish``."""
-        make_private(self._directory)
-        new_path = path.with_suffix(f".{os.getpid()}-{clock.new_task_id()[:8]}{UNFINISHED}")
-        fd = os.open(new_path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        try:
-            with os.fdopen(fd, "w+b") as file:
-                yield file, new_path
-        finally:
-            new_path.unlink(missing_ok=True)
-
-    def publish(self, new_path: Path, path: Path) -> None:
-        new_path.replace(path)
-        fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-
-    def remove_tenant(self, tenant_id: str, sequence: int) -> None:
-        """Remove all files of a tenant, also an older one (before ``sequence``) still being written.
-
-        That process checks the mark written here after it has published the file.
-        """
-        make_private(self._directory)
-        # First, to make room for the mark on a full disk.
-        self._remove_files(tenant_id)
-        with open(self._removal_mark(tenant_id), "w", encoding="ascii", opener=private_opener) as mark:
-            mark.write(str(sequence))
-        self._remove_files(tenant_id)
-
-    def _remove_files(self, tenant_id: str) -> None:
-        for suffix in (VECTORS, INDEX, UNFINISHED, LOCK):
-            for path in self._directory.glob(f"{_name(tenant_id)}-*{suffix}"):
-                path.unlink(missing_ok=True)
-
-    def removed_since(self, tenant_id: str, sequence: int) -> bool:
-        with suppress(OSError, ValueError):
-            return int(self._removal_mark(tenant_id).read_text(encoding="ascii")) > sequence
-        return False
-
-    def _removal_mark(self, tenant_id: str) -> Path:
-        return self._directory / f"{_name(tenant_id)}{REMOVED}"
-
-    def sweep(self, wanted: Callable[[str], Collection[str]]) -> int:
-        """Remove files of spaces not in ``wanted(tenant_id)``; returns their number."""
-        removed = 0
-        for path in self._directory.glob(f"*{VECTORS}"):
-            footer = read_footer(path, _Label)
-            owner = footer.meta.owner if footer is not None else None
-            if owner is None or owner.space not in wanted(owner.tenant_id):
-                self.discard(path)
-                removed += 1
-        for path in self._directory.glob(f"*{INDEX}"):
-            if not path.with_suffix(VECTORS).exists():
-                path.unlink(missing_ok=True)
-        long_ago = clock.now().timestamp() - REMOVED_KEPT_S
-        for path in self._directory.glob(f"*{REMOVED}"):
-            with suppress(OSError):
-                if path.stat().st_mtime < long_ago:
-                    path.unlink()
-        return removed
-
-    def files(self) -> list[Path]:
-        return sorted(self._directory.glob(f"*{VECTORS}"))
-
-    def damaged(self) -> list[Path]:
-        """Damaged vector files, and files with a damaged index. Reads all files completely."""
-        # Imported here: only this needs the index.
-        from penstock.pipeline.vectors.nearest import damaged
-
-        return [path for path in self.files() if damaged(path, path.with_suffix(INDEX))]
-
-    def discard(self, path: Path) -> None:
-        """Remove a vector file and the index."""
-        for each in (path, path.with_suffix(INDEX)):
-            with suppress(OSError):
-                each.unlink(missing_ok=True)
-
-
-@functools.lru_cache(1_024)
-def _name(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:20]
-
-
-def open_cache_directory(settings: Settings) -> CacheDirectory:
-    """Open the directory of a catalog, named by the catalog's URL without the password."""
-    url = settings.catalog_store
-    name = _name(url.resolved if url.is_file else url.masked)
-    return CacheDirectory(settings.state_dir / "vectors", name, Sizes(index_from=settings.usearch_from))
-
 
 MAX_SPACES = 8
 """Caches kept in one process; the least recently used one is dropped."""
@@ -214,8 +45,6 @@ class SpaceCache:
     """The published vectors of a tenant in one space: a file, if there is one, and the changes since."""
 
     def __init__(self, tenant_id: str, space: str, dimension: int, directory: CacheDirectory | None) -> None:
-        from penstock.pipeline.vectors.nearest import VectorRows
-
         self.sequence: int | None = None
         self._tenant_id = tenant_id
         self._space = space
@@ -264,8 +93,6 @@ class SpaceCache:
         """Start from an intact file of this catalog, not newer than the snapshot, if there is one."""
         if self._directory is None:
             return False
-        from penstock.pipeline.vectors.nearest import VectorRows, read_rows
-
         path = self._directory.vectors(self._tenant_id, self._space)
         base = read_rows(path, self._owner(), self._dimension)
         if base is None:
@@ -286,8 +113,6 @@ class SpaceCache:
 
     def _load(self, snapshot: VectorSource, sequence: int) -> None:
         """Load all vectors from the catalog to memory, or into a file if there are many."""
-        from penstock.pipeline.vectors.nearest import VectorRows
-
         head, rest = _split(
             self._read(snapshot), self._directory.sizes.file_from if self._directory else None
         )
@@ -301,8 +126,6 @@ class SpaceCache:
         self._rows = VectorRows.concatenated([VectorRows.empty(self._dimension), *head])
 
     def _read(self, snapshot: VectorSource, keys: Collection[int] | None = None) -> Iterator[VectorRows]:
-        from penstock.pipeline.vectors.nearest import VectorRows
-
         for batch in snapshot.load(self._tenant_id, self._space, keys):
             yield VectorRows.from_batch(batch, self._dimension)
 
@@ -313,8 +136,6 @@ class SpaceCache:
             self._steps_from = self._steps.pop(0)[0]
 
     def _apply(self, snapshot: VectorSource, changes: VectorChanges) -> None:
-        from penstock.pipeline.vectors.nearest import VectorRows
-
         if changes.stale or changes.fresh:
             self._hide(changes.stale)
             if changes.fresh:
@@ -345,8 +166,6 @@ class SpaceCache:
 
     def _as_of(self, snapshot: VectorSource, sequence: int) -> SpaceCache:
         """A cache for an older snapshot, of a search begun before this cache was advanced."""
-        from penstock.pipeline.vectors.nearest import VectorRows
-
         other = SpaceCache(self._tenant_id, self._space, self._dimension, None)
         if sequence < self._steps_from:
             other._start(snapshot, sequence)
@@ -361,8 +180,6 @@ class SpaceCache:
     # The cache file.
 
     def _owner(self) -> FileOwner:
-        from penstock.pipeline.vectors.nearest import FileOwner
-
         assert self._directory is not None
         return FileOwner(self._directory.catalog, self._tenant_id, self._space)
 
@@ -402,8 +219,6 @@ class SpaceCache:
         It is published for all processes unless another process holds the lock. ``after``: the file with the
         row numbers to keep.
         """
-        from penstock.pipeline.vectors.nearest import Origin, read_rows, write_rows
-
         assert self._directory is not None
         directory, tenant_id = self._directory, self._tenant_id
         path = directory.vectors(tenant_id, self._space)
@@ -416,9 +231,17 @@ class SpaceCache:
                 # Only one successor keeps the lineage of a file: the new rows of two would differ in order.
                 continues = locked and after is not None and stamp_of(path) == after.stamp
                 lineage = after.label.lineage if after is not None and continues else clock.new_task_id()
-                origin = Origin(self._owner(), self._dimension, lineage, sequence, witnesses)
-                write_rows(file, origin, pieces)
-                made = read_rows(new_path, origin.owner, self._dimension)
+                owner, dimension = self._owner(), self._dimension
+                write_rows(
+                    file,
+                    pieces,
+                    owner=owner,
+                    dimension=dimension,
+                    lineage=lineage,
+                    sequence=sequence,
+                    witnesses=witnesses,
+                )
+                made = read_rows(new_path, owner, dimension)
                 if locked and made is not None:
                     directory.publish(new_path, path)
                     if directory.removed_since(tenant_id, sequence):
@@ -435,8 +258,6 @@ class SpaceCache:
         stamp = stamp_of(path)
         if stamp == self._ann_index_stamp:
             return
-        from penstock.pipeline.vectors.nearest import open_index
-
         self._ann_index, self._ann_index_stamp = None, stamp
         if stamp is not None:
             self._ann_index = open_index(path, self._base)
@@ -444,10 +265,6 @@ class SpaceCache:
     # Search.
 
     def nearest(self, query: Floats, limit: int, allowed: Collection[int] | None) -> list[NearVector]:
-        import numpy as np
-
-        from penstock.pipeline.vectors.nearest import best
-
         ids, scores = self._rows.scored(query, allowed)
         if self._base is not None:
             base_ids, base_scores = self._score_base(self._base, query, limit, allowed)
@@ -473,8 +290,6 @@ class SpaceCache:
         self, base: MappedRows, index: AnnIndex, query: Floats, limit: int
     ) -> tuple[Numbers, Floats] | None:
         """Search through the index; None if too many of the candidates are deleted rows."""
-        import numpy as np
-
         covered = index.stamp.covered
         rows = np.sort(index.search(query))
         behind = np.arange(covered, len(base))
@@ -526,7 +341,7 @@ class VectorCache:
         snapshot: VectorSource,
         tenant_id: str,
         space: str,
-        query: npt.NDArray[np.float32],
+        query: Floats,
         *,
         limit: int,
         allowed: Collection[int] | None = None,

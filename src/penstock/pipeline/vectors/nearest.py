@@ -1,22 +1,25 @@
-"""Vectors in memory, and the selection of the best scores."""
+"""Vectors as rows: in memory, in a mapped file and behind an approximate index, with the scores of a query.
+
+- ``VectorRows``: rows in memory, and ``best``, the selection of the best scores
+- ``MappedRows``: the rows of a tenant in one space, in a file that all processes map
+- ``AnnIndex``: an index (usearch) over such rows, which proposes candidates for exact scores
+"""
 
 from __future__ import annotations
 
 import mmap
-import os
-import struct
-import zlib
 from collections.abc import Callable, Collection, Iterable
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Generic, TypeVar
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from penstock.catalog.values import SourceMark, VectorBatch
-from penstock.named_tuple import NamedTuple
+from penstock.pipeline.vectors.footer import FileOwner, FooterFile, read_footer, write_footer
 
 if TYPE_CHECKING:
     from usearch.index import Index
@@ -76,15 +79,15 @@ def of_sources(keys: Numbers, sources: Collection[int]) -> Mask:
     """
     if not len(keys):
         return np.zeros(0, bool)
-    return of_runs(keys, run_starts(keys), sources)
+    return _of_runs(keys, _run_starts(keys), sources)
 
 
-def run_starts(keys: Numbers) -> Numbers:
+def _run_starts(keys: Numbers) -> Numbers:
     """First rows of the runs of equal keys."""
     return np.flatnonzero(np.diff(keys, prepend=keys[0] - 1))
 
 
-def of_runs(keys: Numbers, starts: Numbers, sources: Collection[int]) -> Mask:
+def _of_runs(keys: Numbers, starts: Numbers, sources: Collection[int]) -> Mask:
     wanted = np.fromiter(sources, np.int64, len(sources))
     mask: Mask = np.repeat(np.isin(keys[starts], wanted), np.diff(np.append(starts, len(keys))))
     return mask
@@ -108,89 +111,10 @@ def best(ids: Numbers, scores: Floats, limit: int) -> tuple[Numbers, Floats]:
     return ids[order], scores[order]
 
 
-# Files with a typed, checksummed footer. A truncated or foreign file counts as missing.
-
-
-Meta = TypeVar("Meta")
-
-_END = struct.Struct("<II8s")
-_MAGIC = b"pstkvec1"
-
-
-class Stamp(NamedTuple):
-    """Identity of a file. A rewritten file has another stamp."""
-
-    inode: int
-    mtime_ns: int
-    size: int
-
-
-class FooterFile(NamedTuple, Generic[Meta]):
-    """A mapped file and the footer. ``length``: bytes before the footer."""
-
-    meta: Meta
-    data: mmap.mmap
-    length: int
-    stamp: Stamp
-
-
-def write_footer(file: BinaryIO, meta: object) -> None:
-    """Write the footer and sync the file, ready for the rename into place."""
-    encoded = msgspec.json.encode(meta)
-    file.write(encoded + _END.pack(len(encoded), zlib.crc32(encoded), _MAGIC))
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def read_footer(path: Path, meta_type: type[Meta]) -> FooterFile[Meta] | None:
-    """Map a file and decode the footer; None if the file is missing, truncated or foreign."""
-    try:
-        with path.open("rb") as file:
-            found = os.fstat(file.fileno())
-            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError):
-        return None
-    if len(data) < _END.size:
-        return None
-    size, checksum, magic = _END.unpack(data[-_END.size :])
-    start = len(data) - _END.size - size
-    if magic != _MAGIC or start < 0:
-        return None
-    encoded = data[start : start + size]
-    try:
-        meta = msgspec.json.decode(encoded, type=meta_type) if zlib.crc32(encoded) == checksum else None
-    except msgspec.DecodeError:
-        meta = None
-    stamp = Stamp(found.st_ino, found.st_mtime_ns, found.st_size)
-    return None if meta is None else FooterFile(meta, data, start, stamp)
-
-
-def stamp_of(path: Path) -> Stamp | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return Stamp(found.st_ino, found.st_mtime_ns, found.st_size)
-
-
-# Vectors of a tenant in one space, in a memory-mapped file, shared by processes.
-#
-# Row numbers are stable within a lineage. A removed vector leaves a hole (all zeros, no source), so that an
-# index over the rows (``ann_index``) is valid for every later file of the lineage.
-
-
-VERSION = 1
-HOLE = -1
+_VERSION = 1
+_HOLE = -1
 BATCH_ROWS = 4_096
 """Rows copied or scored at a time."""
-
-
-class FileOwner(msgspec.Struct, frozen=True):
-    """Catalog, tenant and space of a vector file."""
-
-    catalog: str
-    tenant_id: str
-    space: str
 
 
 class Label(msgspec.Struct, frozen=True, kw_only=True):
@@ -206,20 +130,16 @@ class Label(msgspec.Struct, frozen=True, kw_only=True):
     witnesses: tuple[SourceMark, ...]
     names_sum: int
     vectors_sum: int
-    version: int = VERSION
-
-
-class Origin(NamedTuple):
-    """Parts of a label known before the rows are written."""
-
-    owner: FileOwner
-    dimension: int
-    lineage: str
-    sequence: int
-    witnesses: tuple[SourceMark, ...]
+    version: int = _VERSION
 
 
 class MappedRows:
+    """Vectors of a tenant in one space, in a memory-mapped file.
+
+    Row numbers are stable within a lineage. A removed vector leaves a hole (all zeros, no source), so that an
+    index over the rows is valid for every later file of the lineage.
+    """
+
     def __init__(self, footer: FooterFile[Label]) -> None:
         self.label = label = footer.meta
         self.stamp = footer.stamp
@@ -252,23 +172,23 @@ class MappedRows:
         return self.ids[rows], np.concatenate(scores) if scores else np.empty(0, np.float32)
 
     def of_sources(self, sources: Collection[int]) -> Mask:
-        return of_runs(self.keys, self._run_starts, sources)
+        return _of_runs(self.keys, self._starts, sources)
 
     @cached_property
-    def _run_starts(self) -> Numbers:
-        return run_starts(self.keys)
+    def _starts(self) -> Numbers:
+        return _run_starts(self.keys)
 
     def pieces(self, alive: Mask | None, *, holes: bool) -> Iterable[VectorRows]:
         """Batches of the rows to write again. Deleted rows become holes or are dropped."""
         for start in range(0, len(self), BATCH_ROWS):
             piece = slice(start, start + BATCH_ROWS)
             ids, keys, vectors = self.ids[piece], self.keys[piece], self.vectors[piece]
-            kept = keys != HOLE if alive is None else (keys != HOLE) & alive[piece]
+            kept = keys != _HOLE if alive is None else (keys != _HOLE) & alive[piece]
             if kept.all():
                 yield VectorRows(ids, keys, vectors)
             elif holes:
                 blank = np.where(kept[:, None], vectors, np.float32(0))
-                yield VectorRows(np.where(kept, ids, HOLE), np.where(kept, keys, HOLE), blank)
+                yield VectorRows(np.where(kept, ids, _HOLE), np.where(kept, keys, _HOLE), blank)
             else:
                 yield VectorRows(ids[kept], keys[kept], vectors[kept])
 
@@ -285,12 +205,21 @@ def read_rows(path: Path, owner: FileOwner, dimension: int) -> MappedRows | None
 
 def _fits(footer: FooterFile[Label], owner: FileOwner, dimension: int) -> bool:
     label = footer.meta
-    if (label.version, label.owner, label.dimension) != (VERSION, owner, dimension) or label.rows < 1:
+    if (label.version, label.owner, label.dimension) != (_VERSION, owner, dimension) or label.rows < 1:
         return False
     return _names_at(label.rows, dimension) + 16 * label.rows == footer.length
 
 
-def write_rows(file: BinaryIO, origin: Origin, pieces: Iterable[VectorRows]) -> None:
+def write_rows(
+    file: BinaryIO,
+    pieces: Iterable[VectorRows],
+    *,
+    owner: FileOwner,
+    dimension: int,
+    lineage: str,
+    sequence: int,
+    witnesses: tuple[SourceMark, ...],
+) -> None:
     """Write rows batch by batch. Only one batch of vectors, and all ids, are in memory."""
     ids, keys, vectors_sum = [], [], 0
     for piece in pieces:
@@ -301,17 +230,17 @@ def write_rows(file: BinaryIO, origin: Origin, pieces: Iterable[VectorRows]) -> 
         keys.append(piece.keys)
     numbers, sources = np.concatenate(ids).astype("<i8"), np.concatenate(keys).astype("<i8")
     rows = len(numbers)
-    file.write(bytes(_names_at(rows, origin.dimension) - 4 * rows * origin.dimension))
+    file.write(bytes(_names_at(rows, dimension) - 4 * rows * dimension))
     file.write(numbers.data)
     file.write(sources.data)
     label = Label(
-        owner=origin.owner,
-        dimension=origin.dimension,
+        owner=owner,
+        dimension=dimension,
         rows=rows,
-        holes=int(np.count_nonzero(sources == HOLE)),
-        lineage=origin.lineage,
-        sequence=origin.sequence,
-        witnesses=origin.witnesses,
+        holes=int(np.count_nonzero(sources == _HOLE)),
+        lineage=lineage,
+        sequence=sequence,
+        witnesses=witnesses,
         names_sum=_sum(numbers) + _sum(sources),
         vectors_sum=vectors_sum,
     )
@@ -329,13 +258,6 @@ def _sum(values: npt.NDArray[np.generic]) -> int:
     return int(np.add.reduce(values.reshape(-1).view("<u4"), dtype=np.uint64))
 
 
-# Approximate index (usearch) over the rows of a vector file: proposes candidates for exact scores.
-#
-# The index holds each vector in a quarter of its size, with its row number. It may cover only the first
-# rows; the others are scored one by one. How many candidates a search needs to find nearly all neighbours is
-# measured when the index is built. The sample queries lie between the vectors, like those of users.
-
-
 CONNECTIVITY, EXPANSION_ADD = 16, 128
 """Measured with 200,000 chunks and 200 queries: half the expansion halves the build time and finds 4 of 100
 less; more neighbours cost space and find no more."""
@@ -343,7 +265,7 @@ REACHES = (400, 800, 1_600, 3_200)
 MIN_RECALL = 0.98
 """Average share of the ten nearest that a search must find for the index to be used."""
 SAMPLE_QUERIES = 64
-ANN_BATCH_ROWS = 2_000
+_INDEXED_AT_ONCE = 2_000
 
 
 class IndexStamp(msgspec.Struct, frozen=True, kw_only=True):
@@ -356,10 +278,16 @@ class IndexStamp(msgspec.Struct, frozen=True, kw_only=True):
     found: float
     size: int
     checksum: int
-    version: int = VERSION
+    version: int = _VERSION
 
 
 class AnnIndex:
+    """An approximate index over the rows of a vector file: proposes candidates for exact scores.
+
+    It holds each vector in a quarter of its size, with its row number. It may cover only the first rows; the
+    others are scored one by one.
+    """
+
     def __init__(self, index: Index, stamp: IndexStamp, data: mmap.mmap) -> None:
         self.stamp = stamp
         self._index = index
@@ -371,8 +299,6 @@ class AnnIndex:
 
 
 def usearch_installed() -> bool:
-    from importlib.util import find_spec
-
     return find_spec("usearch") is not None
 
 
@@ -412,7 +338,7 @@ def read_stamp(path: Path, rows: MappedRows) -> IndexStamp | None:
 
 def _read_stamped(path: Path, rows: MappedRows) -> FooterFile[IndexStamp] | None:
     footer = read_footer(path, IndexStamp)
-    if footer is None or footer.meta.version != VERSION:
+    if footer is None or footer.meta.version != _VERSION:
         return None
     stamp = footer.meta
     if (stamp.lineage, stamp.dimension) != (rows.label.lineage, rows.label.dimension):
@@ -432,10 +358,10 @@ def build_index(
     if footer is not None:
         index.load(memoryview(footer.data)[: footer.meta.size])
         start = footer.meta.covered
-    for at in range(start, until, ANN_BATCH_ROWS):
+    for at in range(start, until, _INDEXED_AT_ONCE):
         if stop():
             return False
-        _add(index, rows, np.arange(at, min(at + ANN_BATCH_ROWS, until)))
+        _add(index, rows, np.arange(at, min(at + _INDEXED_AT_ONCE, until)))
     found, reach = _measure_recall(index, rows, until)
     index.save(str(new_path))
     size = new_path.stat().st_size
@@ -469,7 +395,7 @@ def _new_index(dimension: int) -> Index:
 def _add(index: Index, rows: MappedRows, numbers: Numbers) -> None:
     vectors = rows.vectors[numbers]
     # Without holes and zero vectors: they are near nothing.
-    indexed = (rows.keys[numbers] != HOLE) & vectors.any(axis=1)
+    indexed = (rows.keys[numbers] != _HOLE) & vectors.any(axis=1)
     if indexed.any():
         index.add(numbers[indexed], vectors[indexed], threads=1)
 
@@ -480,7 +406,10 @@ def _search(index: Index, query: Floats, count: int) -> Numbers:
 
 
 def _measure_recall(index: Index, rows: MappedRows, until: int) -> tuple[float, int]:
-    """Recall among the ten nearest, and the smallest reach with enough recall."""
+    """Recall among the ten nearest, and the smallest reach (number of candidates) with enough recall.
+
+    The sample queries lie between the vectors, like those of users.
+    """
     queries = _sample_queries(rows, until)
     tenth = _tenth_scores(rows.vectors[:until], queries)
     found = 0.0

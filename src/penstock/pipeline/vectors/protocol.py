@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
 from penstock.catalog.values import Filters, SourceMark, VectorBatch, VectorChanges
-from penstock.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +34,7 @@ class PublishedChunks(VectorSource, Protocol):
     def visible(self, filters: Filters, content_ids: Sequence[int]) -> set[int]: ...
 
 
-class NearVector(NamedTuple):
+class NearVector(msgspec.Struct, frozen=True):
     content_id: int
     score: float
 

@@ -1,10 +1,8 @@
 """Walks: the files below a folder, and the rule for each skipped path.
 
-- ``protocol``: rules of a walk and its reports
-- ``walker``: ``walk``, the files and skipped paths in order
-- ``rules``: the rules applied to one path
-- ``single_path``: the same rules for single paths, without a walk
-- ``ignore_files``: ``.gitignore`` and ``.penstockignore`` files
-- ``patterns``, ``glob``: lists of patterns, and one pattern, as git reads them
+- ``walker``: ``walk``, the files and skipped paths in order, and the same rules for single paths
+- ``ignore``: rules of a walk and its reports; ``.gitignore`` and ``.penstockignore`` files; patterns and
+  globs
+- ``no_links``: files and folders opened without following a link
 - ``repository``: git repositories (branch, remote, tenant) and other source trees, where code is indexed
 """

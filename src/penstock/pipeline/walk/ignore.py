@@ -1,4 +1,8 @@
-"""Rules and reports of a walk."""
+"""Rules of a walk: what may skip a path, and why: names, globs, ignore files, places and sizes.
+
+``Rule`` has the reasons. ``PathRules`` decides about one path; ``walker`` asks it for each path of a folder.
+Globs are matched as git does, without backtracking, in time of at most glob times path.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +16,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
-from penstock.lazy_pattern import lazy_pattern
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.walk.no_links import open_folder
 from penstock.pipeline.walk.repository import find_repository
@@ -159,13 +162,9 @@ class WalkRules(msgspec.Struct, frozen=True, kw_only=True):
     """Absolute paths of Penstock's own state, besides every ``.penstock``."""
 
 
-# Globs of paths as git reads them, matched without backtracking, in time of at most glob times path.
-
-
 MAX_NAME = 1_024
 """No file system has longer names. A glob that needs a longer name matches nothing."""
 
-_SPECIAL = lazy_pattern(r"[*?\[\\]")
 _POSIX = {
     "alnum": "0-9A-Za-z",
     "alpha": "A-Za-z",
@@ -180,15 +179,15 @@ _POSIX = {
     "upper": "A-Z",
     "xdigit": "0-9A-Fa-f",
 }
-_BRACKET = lazy_pattern(r"\[([!^]?)(\]?(?:\\.|\[:[a-z]*:\]|[^\]\\])*+)\]", re.DOTALL)
-_MEMBER = lazy_pattern(r"\[:([a-z]*):\]|(\\.|[^\\])(?:-(\\.|[^\\\]]))?", re.DOTALL)
+_BRACKET = r"(?s)\[([!^]?)(\]?(?:\\.|\[:[a-z]*:\]|[^\]\\])*+)\]"
+_MEMBER = r"(?s)\[:([a-z]*):\]|(\\.|[^\\])(?:-(\\.|[^\\\]]))?"
 
 
-class InvalidGlob(ValueError):
+class _InvalidGlob(ValueError):
     """A glob with an unclosed bracket or escape; matches nothing."""
 
 
-class Segment:
+class _Segment:
     """A glob of one name, as the parts between stars: text, or regular expressions of fixed length."""
 
     __slots__ = ("_compiled", "_parts", "_shortest", "plain")
@@ -239,16 +238,16 @@ class Segment:
         return self._compiled
 
 
-PathGlob: TypeAlias = "list[Segment | None]"
+PathGlob: TypeAlias = "list[_Segment | None]"
 """A glob of a path: one segment per name. None stands for ``**``, any number of names."""
 
-ANY_NAME = Segment(("", ""), 0, plain=True)
+_ANY_NAME = _Segment(("", ""), 0, plain=True)
 
 
-def path_glob(written: str) -> PathGlob:
+def _path_glob(written: str) -> PathGlob:
     """Parse a glob; raises InvalidGlob."""
-    if not _SPECIAL.search(written):
-        return [Segment((name,), len(name), plain=True) for name in written.split("/")]
+    if not re.search(r"[*?\[\\]", written):
+        return [_Segment((name,), len(name), plain=True) for name in written.split("/")]
     segments: PathGlob = []
     for pieces in _segments(written):
         if len(pieces) > 1 and all(piece == "*" for piece in pieces):
@@ -259,12 +258,12 @@ def path_glob(written: str) -> PathGlob:
     return segments
 
 
-def matches_path(glob: PathGlob, names: Sequence[str]) -> bool:
+def _matches_path(glob: PathGlob, names: Sequence[str]) -> bool:
     """Check whether the whole path matches. A final ``**`` needs at least one name."""
     at = place = 0
     wild = tried = -1
     while place < len(names):
-        segment = glob[at] if at < len(glob) else ANY_NAME
+        segment = glob[at] if at < len(glob) else _ANY_NAME
         if segment is None:
             if at == len(glob) - 1:
                 return True
@@ -286,14 +285,14 @@ def _segments(written: str) -> Iterator[list[str]]:
     while place < len(written):
         one = written[place]
         if one == "[":
-            bracket = _BRACKET.match(written, place)
+            bracket = re.compile(_BRACKET).match(written, place)
             if bracket is None:
-                raise InvalidGlob(written)
+                raise _InvalidGlob(written)
             one = bracket[0]
         elif one == "\\":
             one = written[place : place + 2]
             if len(one) == 1:
-                raise InvalidGlob(written)
+                raise _InvalidGlob(written)
         place += len(one)
         if one in ("/", "\\/"):
             yield pieces
@@ -303,7 +302,7 @@ def _segments(written: str) -> Iterator[list[str]]:
     yield pieces
 
 
-def _segment(pieces: list[str]) -> Segment:
+def _segment(pieces: list[str]) -> _Segment:
     plain = not any(piece == "?" or piece[0] == "[" for piece in pieces)
     parts: list[list[str]] = [[]]
     for piece in pieces:
@@ -312,7 +311,7 @@ def _segment(pieces: list[str]) -> Segment:
         elif len(parts) == 1 or parts[-1]:
             parts.append([])
     shortest = sum(map(len, parts))
-    return Segment(tuple(map("".join, parts)), shortest, plain=plain)
+    return _Segment(tuple(map("".join, parts)), shortest, plain=plain)
 
 
 def _expression(piece: str) -> str:
@@ -322,14 +321,14 @@ def _expression(piece: str) -> str:
 
 
 def _class_of(bracket: str) -> str:
-    parsed = _BRACKET.fullmatch(bracket)
+    parsed = re.fullmatch(_BRACKET, bracket)
     if parsed is None:
-        raise InvalidGlob(bracket)
+        raise _InvalidGlob(bracket)
     members = []
-    for named, low, high in _MEMBER.findall(parsed[2]):
+    for named, low, high in re.findall(_MEMBER, parsed[2]):
         if named or not low:
             if named not in _POSIX:
-                raise InvalidGlob(bracket)
+                raise _InvalidGlob(bracket)
             members.append(_POSIX[named])
         elif high and low[-1] <= high[-1]:
             members.append(f"{re.escape(low[-1])}-{re.escape(high[-1])}")
@@ -341,17 +340,12 @@ def _class_of(bracket: str) -> str:
     return f"[{'^' if parsed[1] else ''}{''.join(members)}]"
 
 
-# Pattern lists as in ``.gitignore``: the last matching pattern decides.
-#
-# Names, paths and suffixes are looked up in tables: 100,000 of them cost no more per path than ten.
-
-
 _NONE = -1
 _MAX_CACHED = 1_000
 """Folders with a cached result."""
 
 
-class Pattern(NamedTuple):
+class Pattern(msgspec.Struct, frozen=True):
     """One pattern. With ``anywhere``, names in any folder match, not only paths from the list's folder."""
 
     written: str
@@ -361,7 +355,7 @@ class Pattern(NamedTuple):
     glob: PathGlob
 
 
-class _Last(NamedTuple):
+class _Last(msgspec.Struct, frozen=True):
     """Index of the last equal pattern, and of the last one for files as well."""
 
     of_any: int = _NONE
@@ -375,12 +369,17 @@ class _Last(NamedTuple):
 
 
 class PatternList:
+    """Patterns as in ``.gitignore``: the last matching one decides.
+
+    Names, paths and suffixes are looked up in tables: 100,000 of them cost no more per path than ten.
+    """
+
     def __init__(self, lines: Iterable[str]) -> None:
         self.patterns = _with_folders_of_contents([found for line in lines for found in _parsed(line)])
         self._names: dict[str, _Last] = {}
         self._paths: dict[str, _Last] = {}
         self._endings: dict[str, _Last] = {}
-        self._name_globs: list[tuple[int, Pattern, Segment]] = []
+        self._name_globs: list[tuple[int, Pattern, _Segment]] = []
         self._path_globs: list[tuple[int, Pattern]] = []
         self._of_folders: dict[str, int] = {"": _NONE}
         for index, pattern in enumerate(self.patterns):
@@ -460,7 +459,7 @@ class PatternList:
         for index, pattern in self._path_globs:
             if index < found:
                 break
-            if (folder or not pattern.folders_only) and matches_path(pattern.glob, names):
+            if (folder or not pattern.folders_only) and _matches_path(pattern.glob, names):
                 return index
         return found
 
@@ -475,13 +474,13 @@ def _parsed(line: str) -> list[Pattern]:
     body = body.removesuffix("/")
     anywhere = "/" not in body
     try:
-        glob = path_glob(body.removeprefix("/"))
-    except InvalidGlob:
+        glob = _path_glob(body.removeprefix("/"))
+    except _InvalidGlob:
         return []
     if not body or not glob:
         return []
     if anywhere and glob[0] is None:
-        glob = [ANY_NAME]
+        glob = [_ANY_NAME]
     return [Pattern(line, line.startswith("!"), folders_only, anywhere, glob)]
 
 
@@ -501,11 +500,8 @@ def _with_folders_of_contents(patterns: list[Pattern]) -> list[Pattern]:
         negated_later = negated_later or pattern.negated
         glob = pattern.glob
         if not (negated_later or pattern.folders_only) and len(glob) > 1 and glob[-1] is None:
-            expanded.append(pattern._replace(folders_only=True, glob=glob[:-1]))
+            expanded.append(replace(pattern, folders_only=True, glob=glob[:-1]))
     return expanded[::-1]
-
-
-# Ignore files: which files apply in a directory, and whether a path is ignored.
 
 
 FILES = ((".penstockignore", Rule.PENSTOCKIGNORE), (".gitignore", Rule.GITIGNORE))
@@ -522,12 +518,12 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 log = logging.getLogger("penstock.walk")
 
 
-class Ignored(NamedTuple):
+class Ignored(msgspec.Struct, frozen=True):
     rule: Rule
     pattern: str
 
 
-class Patterns(NamedTuple):
+class Patterns(msgspec.Struct, frozen=True):
     """One ignore file: the patterns, and their directory, ending in ``/`` except for the top."""
 
     patterns: PatternList
@@ -548,7 +544,7 @@ class Patterns(NamedTuple):
 _FILE_NAMES = {rule: name for name, rule in FILES}
 
 
-class Ignores(NamedTuple):
+class _Ignores(msgspec.Struct, frozen=True):
     """The ignore files for one directory, the nearest first."""
 
     files: tuple[Patterns, ...] = ()
@@ -565,7 +561,7 @@ class Ignores(NamedTuple):
 
     def with_directory(
         self, directory: str, below: str, names: Iterable[str], *, use_gitignore: bool, opened: int
-    ) -> Ignores:
+    ) -> _Ignores:
         """Add the ignore files among ``names`` of ``directory``, which is open with this descriptor."""
         present = {name.rstrip("/") for name in names}
         found = [
@@ -576,12 +572,12 @@ class Ignores(NamedTuple):
         ]
         if use_gitignore and ".git" in present:
             found += _read((directory, ".git", "info", "exclude"), below, Rule.GITIGNORE, opened)
-        return Ignores((*found, *self.files)) if found else self
+        return _Ignores((*found, *self.files)) if found else self
 
 
-def ignores_above(top: str, root: str, *, use_gitignore: bool) -> Ignores:
+def _ignores_above(top: str, root: str, *, use_gitignore: bool) -> _Ignores:
     """Ignore files of the directories from ``top`` down to ``root``, without ``root`` itself."""
-    ignores = Ignores()
+    ignores = _Ignores()
     below = ""
     for part in Path(root).relative_to(top).parts:
         directory = os.path.join(top, below)
@@ -628,9 +624,6 @@ def _open(directory: int, *names: str) -> int:
         os.close(folder)
 
 
-# Rules applied to one path: by name, place, size, and the ignore files above.
-
-
 STATE_DIR = ".penstock"
 SETTINGS_FILE = "penstock.toml"
 """Skipped like a password file: the URL of a store in it may have a password."""
@@ -641,13 +634,13 @@ _SECRET_SUFFIXES = (".pem", ".key", ".kdbx")
 _SECRET_PREFIX = ".env."
 
 
-class Directory(NamedTuple):
+class Directory(msgspec.Struct, frozen=True):
     """One open directory of a walk. ``names``: entries still to visit, last first."""
 
     path: str
     """Relative to the root, ending in ``/``; the root itself is ``""``."""
     names: list[str]
-    ignores: Ignores
+    ignores: _Ignores
     depth: int
 
 
@@ -670,14 +663,14 @@ class PathRules:
 
     def top(self, names: list[str], cursor: Sequence[str] = (), *, opened: int | None) -> Directory:
         """Enter the root. ``opened``: a descriptor of the directory; None: it is not on the disk."""
-        above = ignores_above(self._top_directory, self.root, use_gitignore=self._rules.use_gitignore)
+        above = _ignores_above(self._top_directory, self.root, use_gitignore=self._rules.use_gitignore)
         return self.enter("", names, above, 1, cursor, opened=opened)
 
     def enter(
         self,
         path: str,
         names: list[str],
-        ignores: Ignores,
+        ignores: _Ignores,
         depth: int,
         cursor: Sequence[str] = (),
         *,
@@ -741,7 +734,7 @@ class PathRules:
             rule = self._by_suffix[key] = rule_of_name(name, self._rules)
             return rule
 
-    def _ignored(self, ignores: Ignores, path: str) -> Skipped | None:
+    def _ignored(self, ignores: _Ignores, path: str) -> Skipped | None:
         shown, directory = path.rstrip("/"), path.endswith("/")
         ignored = ignores.verdict(self._prefix + path)
         if ignored is not None:

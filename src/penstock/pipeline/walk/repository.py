@@ -11,7 +11,6 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from penstock import clock
-from penstock.lazy_pattern import lazy_pattern
 
 DETACHED = "detached"
 """Start of the branch name of a detached HEAD; the first 12 digits of its commit follow, if it has one."""
@@ -56,10 +55,9 @@ _MAX_REFS_BYTES = 64_000_000
 _MAX_BRANCHES = 100_000
 _MAX_NAME = 200
 """Longest name of a branch or project; a longer one is cut, and ends with a part of its hash."""
-_COMMIT = lazy_pattern(r"[0-9a-f]{40}([0-9a-f]{24})?")
 _BRANCHES = "refs/heads/"
-_SECTION = lazy_pattern(r'\[\s*([\w.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]')
-_SCP = lazy_pattern(r"(?:[^@/]+@)?(\[[^\]]+\]|[^:/]+):(.*)", re.DOTALL)
+_SECTION = r'\[\s*([\w.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]'
+_SCP = r"(?s)(?:[^@/]+@)?(\[[^\]]+\]|[^:/]+):(.*)"
 
 
 class GitRepository(msgspec.Struct, frozen=True):
@@ -89,7 +87,7 @@ def branch_of(repository: GitRepository) -> str:
             rebased = _text(git_dir / rebase / "head-name").strip()
             if rebased.startswith(_BRANCHES):
                 return readable_name(rebased.removeprefix(_BRANCHES))
-        return f"{DETACHED}-{head[:12]}" if _COMMIT.fullmatch(head) else DETACHED
+        return f"{DETACHED}-{head[:12]}" if re.fullmatch(r"[0-9a-f]{40}([0-9a-f]{24})?", head) else DETACHED
     name = head.removeprefix("ref:").strip().removeprefix(_BRANCHES)
     return DETACHED if name in ("", ".invalid") else readable_name(name)
 
@@ -184,7 +182,7 @@ def normalised_remote(url: str) -> str:
         if parts.scheme.lower() == "file":
             host = ""
     else:
-        scp = None if url.startswith(("/", ".")) else _SCP.fullmatch(url)
+        scp = None if url.startswith(("/", ".")) else re.fullmatch(_SCP, url)
         host, path = (scp[1].lower(), scp[2]) if scp else ("", url)
     path = re.sub(r"/+", "/", path).strip("/").removesuffix(".git").rstrip("/")
     return f"{host}/{path}"
@@ -266,7 +264,7 @@ def _remotes(config: str) -> dict[str, str]:
     name: str | None = None
     for line in config.splitlines():
         stripped = line.strip()
-        section = _SECTION.match(stripped)
+        section = re.match(_SECTION, stripped)
         if section:
             name = re.sub(r"\\(.)", r"\1", section[2] or "") if section[1].lower() == "remote" else None
             continue

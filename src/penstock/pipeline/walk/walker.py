@@ -1,4 +1,4 @@
-"""The walk: reports the files below a root, and the paths skipped by a rule.
+"""The walk: the files below a root and the paths skipped by a rule, or the same decision about one path.
 
 Lazy, and ordered by path as text, like the catalog: ``a-b`` comes before ``a/b``. Only the open directories
 are held in memory. Only directories and ignore files are opened, each by its name in the directory above: a
@@ -209,11 +209,11 @@ def _unreadable(path: str, error: OSError) -> Unreadable:
     return Unreadable(path, error.strerror or str(error), retry.classify(error).code)
 
 
-# Rules for single paths: the same decisions as a walk, without walking.
-
-
 class SinglePathRules:
-    """Decides by names, ignore files and links from the root down. The path itself need not exist."""
+    """The decisions of a walk about single paths, without walking.
+
+    By names, ignore files and links from the root down. The path itself need not exist.
+    """
 
     def __init__(self, root: str, rules: WalkRules) -> None:
         self._rules = PathRules(os.path.abspath(root), rules)

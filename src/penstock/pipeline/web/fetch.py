@@ -1,6 +1,7 @@
 """Fetcher of web pages: one request at a time, with limits on size, time, redirects and addresses.
 
-Nothing is retried here: the job is. Proxies and cookies are not used.
+Only public addresses are contacted, unless a setting allows others. Nothing is retried here: the job is.
+Proxies and cookies are not used.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from datetime import timedelta
 from typing import TypeAlias, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
+import msgspec
+
 from penstock import clock
 from penstock.errors import (
     AddressRefused,
@@ -27,13 +30,9 @@ from penstock.errors import (
     PageUnavailable,
     PenstockError,
 )
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.endpoint_client import wait_asked_for
 from penstock.pipeline.web import urls
 from penstock.pipeline.web.urls import FetchedPage, FetchLimits, Validators
-
-# Network addresses of web servers: only public ones are contacted, unless a setting allows others.
-
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -59,7 +58,7 @@ def is_public(address: Address) -> bool:
     return address.is_global and not odd and not address.is_link_local
 
 
-def resolve(host: str, port: int, *, private: bool, timeout_s: float) -> list[str]:
+def _resolve(host: str, port: int, *, private: bool, timeout_s: float) -> list[str]:
     """Allowed addresses of a host, in the resolver's order.
 
     ``private``: every address may be. The caller connects to one of these and asks no resolver again: a
@@ -158,7 +157,7 @@ class Fetcher:
             url = target
 
 
-class PostAnswer(NamedTuple):
+class PostAnswer(msgspec.Struct, frozen=True):
     """The answer to sent data."""
 
     status: int
@@ -254,7 +253,7 @@ class _Exchange:
         """Connect to one of the checked addresses, under the name of the URL."""
         host, secure = str(parts.hostname), parts.scheme == "https"
         port = _port_of(parts)
-        found = resolve(host, port, private=self._limits.private, timeout_s=self._left())
+        found = _resolve(host, port, private=self._limits.private, timeout_s=self._left())
         failure: Exception | None = None
         for address in found[:MOST_ADDRESSES]:
             try:

@@ -1,4 +1,7 @@
-"""Rules of a site for crawlers: robots.txt, as RFC 9309 says. Pure."""
+"""What a site publishes for crawlers: its rules (robots.txt, RFC 9309) and lists of its pages. Pure.
+
+Lists are ``sitemap.xml`` and the inventory of a Sphinx documentation.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ import re
 import zlib
 from urllib.parse import urlsplit
 
-from penstock.named_tuple import NamedTuple
+import msgspec
+
 from penstock.pipeline.web import urls
 
 AGENT = "penstock"
@@ -16,7 +20,7 @@ MAX_RULES = 2_000
 LONGEST_DELAY_S = 30.0
 
 
-class _Rule(NamedTuple):
+class _Rule(msgspec.Struct, frozen=True):
     length: int
     allows: bool
     parts: tuple[str, ...]
@@ -102,9 +106,6 @@ def _seconds(text: str) -> float:
         return 0.0
 
 
-# Lists of pages published by a site: sitemap.xml, and the inventory of a Sphinx documentation.
-
-
 MAX_SITEMAP_BYTES = 16 << 20
 """Unpacked size of a list."""
 MAX_PAGES = 50_000
@@ -119,7 +120,7 @@ _GENERATED = re.compile(
 """Pages of a Sphinx documentation that list others, or show sources."""
 
 
-class Sitemap(NamedTuple):
+class Sitemap(msgspec.Struct, frozen=True):
     """Pages of a site, and other sitemaps."""
 
     pages: list[str]
@@ -163,7 +164,7 @@ def read_inventory(url: str, data: bytes) -> dict[str, str] | None:
     return found
 
 
-class _Entry(NamedTuple):
+class _Entry(msgspec.Struct, frozen=True):
     page: str
     title: str
 

@@ -1,4 +1,7 @@
-"""URLs of web pages: the normal form, and links to follow in a crawl."""
+"""URLs of web pages, and the pages behind them: normal form, links, anchors, content without navigation.
+
+The client is in ``fetch``, whose modules take long to load.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,7 @@ from urllib.parse import SplitResult, parse_qsl, quote, urljoin, urlsplit, urlun
 import msgspec
 
 from penstock.errors import DocumentDamaged, InvalidUrl
-from penstock.lazy_pattern import lazy_pattern
-from penstock.named_tuple import NamedTuple
-from penstock.pipeline.extract import html
 from penstock.pipeline.extract.charset import clean, decode, markup_label
-from penstock.pipeline.extract.html import check_cost
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -27,10 +26,10 @@ MAX_PARAMETERS = 6
 _PORTS = {"http": 80, "https": 443}
 _IN_PATHS = "/%:@!$&'()*+,;=~-._"
 _IN_QUERIES = _IN_PATHS + "?"
-_ESCAPE = lazy_pattern(r"%([0-9a-fA-F]{2})")
+_ESCAPE = r"%([0-9a-fA-F]{2})"
 _UNRESERVED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~")
-_SPACES = lazy_pattern(r"[\t\n\r]")
-_WITHOUT_MEANING = lazy_pattern(r"utm_\w+|gclid|fbclid|mc_cid|mc_eid|msclkid|igshid|_ga", re.I)
+_SPACES = r"[\t\n\r]"
+_WITHOUT_MEANING = r"(?i)utm_\w+|gclid|fbclid|mc_cid|mc_eid|msclkid|igshid|_ga"
 """Parameters that say where a visitor comes from; the page is the same without them."""
 
 
@@ -45,7 +44,7 @@ def canonical(url: str) -> str:
     Raises ``InvalidUrl`` for anything but an http or https URL, and for one with a user or a password.
     """
     try:
-        parts = urlsplit(_SPACES.sub("", url.strip()))
+        parts = urlsplit(re.sub(_SPACES, "", url.strip()))
         host, port = _host(parts), parts.port
         bound = _needs_interface(host)
     except (ValueError, UnicodeError):
@@ -94,7 +93,7 @@ def _needs_interface(host: str) -> bool:
 
 
 def _path(path: str) -> str:
-    path = quote(_ESCAPE.sub(_plain, path), safe=_IN_PATHS) or "/"
+    path = quote(re.sub(_ESCAPE, _plain, path), safe=_IN_PATHS) or "/"
     ends = path.endswith(("/", "/.", "/.."))
     # Empty parts, as in "a//b", are dropped: no page is known to need them.
     path = posixpath.normpath("/" + path.lstrip("/"))
@@ -102,8 +101,9 @@ def _path(path: str) -> str:
 
 
 def _query(query: str) -> str:
-    kept = (part for part in query.split("&") if part and not _WITHOUT_MEANING.fullmatch(part.split("=")[0]))
-    return quote(_ESCAPE.sub(_plain, "&".join(kept)), safe=_IN_QUERIES)
+    parts = filter(None, query.split("&"))
+    kept = (part for part in parts if not re.fullmatch(_WITHOUT_MEANING, part.partition("=")[0]))
+    return quote(re.sub(_ESCAPE, _plain, "&".join(kept)), safe=_IN_QUERIES)
 
 
 def _plain(escape: re.Match[str]) -> str:
@@ -143,13 +143,10 @@ def has_long_query(url: str) -> bool:
 
 def shown(url: str) -> str:
     """A URL for messages and logs, without user, password and the values of the query."""
-    url = _SPACES.sub("", url)[:MAX_URL]
+    url = re.sub(_SPACES, "", url)[:MAX_URL]
     url = re.sub(r"^([a-zA-Z][a-zA-Z0-9+.-]*:)?//[^/?#]*@", r"\1//***@", url)
     address, mark, query = url.partition("?")
     return f"{address}?…" if mark and query else address
-
-
-# Requests for web pages and their answers. The client is in ``fetch``, whose modules take long to load.
 
 
 class FetchLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,7 +172,7 @@ class PageLinks(msgspec.Struct, frozen=True, kw_only=True):
     nofollow: bool = False
 
 
-class Validators(NamedTuple):
+class Validators(msgspec.Struct, frozen=True):
     """Validators of a page (ETag, Last-Modified) for conditional requests."""
 
     etag: str = ""
@@ -195,9 +192,6 @@ class FetchedPage(msgspec.Struct, frozen=True, kw_only=True):
     """Value of X-Robots-Tag."""
     suggested_name: str = ""
     """File name of Content-Disposition."""
-
-
-# Markup of a web page: links, anchors of headings, and the page without navigation.
 
 
 MAX_LINKS = 5_000
@@ -278,7 +272,9 @@ def read_article(data: bytes) -> Article:
 def _parsed_html(data: bytes) -> LexborHTMLParser | None:
     from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 
-    markup = html.simplified(clean(decode(data, markup_label).text))
+    from penstock.pipeline.extract.html import check_cost, simplified
+
+    markup = simplified(clean(decode(data, markup_label).text))
     try:
         check_cost(markup)
         return LexborHTMLParser(markup)

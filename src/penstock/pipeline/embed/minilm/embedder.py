@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-# Word pieces of MiniLM, as the library ``tokenizers`` makes them from the same vocabulary.
-#
-# Own code, because that library requires a client of a model hub.
-
-
 UNKNOWN, BEGIN, END = "[UNK]", "[CLS]", "[SEP]"
 _MAX_WORD = 100
 _MAX_CACHED_WORDS = 50_000
@@ -38,7 +33,10 @@ _ASCII_SIGNS = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 
 
 class MiniLmTokens:
-    """Splits texts into the numbers of their pieces. For one thread at a time."""
+    """Splits texts into the numbers of their word pieces, as ``tokenizers`` does with the same vocabulary.
+
+    Own code, because that library requires a client of a model hub. For one thread at a time.
+    """
 
     def __init__(self, vocabulary: Sequence[str]) -> None:
         self._numbers = {piece: number for number, piece in enumerate(vocabulary)}
@@ -116,7 +114,7 @@ def _without_signs(word: str) -> list[str]:
     return [part for part in (*parts, word[start:]) if part]
 
 
-DIMENSION = 384
+_DIMENSION = 384
 MAX_TOKENS = 256
 """Length with which the model was trained. Of a longer text the beginning is embedded."""
 
@@ -125,7 +123,7 @@ class MiniLmEmbedder:
     """One text at a time, on one thread: a worker has several processes."""
 
     name = model_files.NAME
-    dimension = DIMENSION
+    dimension = _DIMENSION
 
     def __init__(self, directory: Path) -> None:
         """Raises InvalidSetting if the model or onnxruntime is not installed. Nothing is loaded yet."""
@@ -148,7 +146,7 @@ class MiniLmEmbedder:
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         import numpy as np
 
-        vectors = np.zeros((len(texts), DIMENSION), dtype=np.float32)
+        vectors = np.zeros((len(texts), _DIMENSION), dtype=np.float32)
         if not texts:
             return vectors
         with self._lock:

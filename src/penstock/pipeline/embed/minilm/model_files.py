@@ -1,4 +1,7 @@
-"""Files of MiniLM: the graph and the vocabulary in the directory of models, both with known checksums."""
+"""Files of MiniLM: the graph and the vocabulary in the directory of models, both with known checksums.
+
+The graph is built of the published weights, as an ONNX file.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from penstock.errors import InvalidSetting, ModelDamaged, ModelUnavailable
-from penstock.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-
-
-# Writer of ONNX files: the few messages of the format that a graph of one model needs.
-#
-# The format is protocol buffers. Own code, because the package ``onnx`` is larger than the model.
 
 
 Attribute: TypeAlias = int | float | Sequence[int]
@@ -30,11 +27,11 @@ Attribute: TypeAlias = int | float | Sequence[int]
 FLOAT, INT64 = 1, 7
 _DATA_TYPES = {"float32": FLOAT, "int8": 3, "int64": INT64}
 _IR_VERSION, _OPSET = 8, 17
-MICROSOFT = "com.microsoft"
+_MICROSOFT = "com.microsoft"
 """Domain of operators that only onnxruntime has."""
 
 
-class GraphValue(NamedTuple):
+class GraphValue(msgspec.Struct, frozen=True):
     """An input or output: name, type of its numbers, and dimensions. A dimension may be a name."""
 
     name: str
@@ -43,7 +40,11 @@ class GraphValue(NamedTuple):
 
 
 class GraphWriter:
-    """Nodes and constants of a graph, in order. Names of results are numbered."""
+    """Nodes and constants of a graph, in order. Names of results are numbered.
+
+    Writes the few messages of ONNX files (protocol buffers) that the graph of one model needs. Own code,
+    because the package ``onnx`` is larger than the model.
+    """
 
     def __init__(self) -> None:
         self._nodes: list[bytes] = []
@@ -92,7 +93,7 @@ class GraphWriter:
                 *(_bytes(12, _value(value)) for value in outputs),
             ]
         )
-        opsets = _bytes(8, _number(2, _OPSET)) + _bytes(8, _text(1, MICROSOFT) + _number(2, 1))
+        opsets = _bytes(8, _number(2, _OPSET)) + _bytes(8, _text(1, _MICROSOFT) + _number(2, 1))
         return _number(1, _IR_VERSION) + _bytes(7, graph) + opsets
 
 
@@ -140,12 +141,6 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-# The layers of MiniLM (a BERT encoder with mean pooling) as an ONNX graph.
-#
-# One text at a time: without padding there is no mask, and the vector of a text does not depend on the texts
-# beside it, although the scale of 8-bit numbers is taken from all numbers of a call.
-
-
 INPUT, OUTPUT = "input_ids", "embedding"
 _EPSILON = 1e-12
 _WEIGHT_RANGE = 64
@@ -154,7 +149,7 @@ _TABLE_RANGE = 127
 """Largest number of the table of words, which is not multiplied."""
 
 
-class EncoderShape(NamedTuple):
+class EncoderShape(msgspec.Struct, frozen=True):
     """Size of an encoder."""
 
     layers: int = 6
@@ -180,6 +175,12 @@ def build_graph(weights: Weights, shape: EncoderShape, *, quantized: bool) -> by
 
 
 class _Encoder:
+    """The layers of MiniLM, a BERT encoder with mean pooling.
+
+    One text at a time: without padding there is no mask, and the vector of a text does not depend on the
+    texts beside it, although the scale of 8-bit numbers is taken from all numbers of a call.
+    """
+
     def __init__(self, weights: Weights, shape: EncoderShape, quantized: bool) -> None:
         self._weights = weights
         self._shape = shape
@@ -217,11 +218,11 @@ class _Encoder:
         bias = np.concatenate([weights[f"{part}.bias"] for part in parts])
         both = self._product(hidden, matrix, bias)
         split = graph.node_with(3, "Split", [both], axis=-1)
-        seen = graph.node("MultiHeadAttention", split, MICROSOFT, num_heads=self._shape.heads)
+        seen = graph.node("MultiHeadAttention", split, _MICROSOFT, num_heads=self._shape.heads)
         seen = self._dense(f"{name}attention.output.dense", seen)
         hidden = self._added(f"{name}attention.output", seen, hidden)
         wide = self._dense(f"{name}intermediate.dense", hidden)
-        narrow = self._dense(f"{name}output.dense", graph.node("Gelu", [wide], MICROSOFT), exact=True)
+        narrow = self._dense(f"{name}output.dense", graph.node("Gelu", [wide], _MICROSOFT), exact=True)
         return self._added(f"{name}output", narrow, hidden)
 
     def pooled(self, hidden: str, width: int) -> bytes:
@@ -235,7 +236,7 @@ class _Encoder:
 
     def _added(self, name: str, result: str, hidden: str) -> str:
         inputs = [result, hidden, *self._norm(f"{name}.LayerNorm")]
-        return self._graph.node("SkipLayerNormalization", inputs, MICROSOFT, epsilon=_EPSILON)
+        return self._graph.node("SkipLayerNormalization", inputs, _MICROSOFT, epsilon=_EPSILON)
 
     def _dense(self, name: str, value: str, *, exact: bool = False) -> str:
         matrix, bias = self._weights[f"{name}.weight"], self._weights[f"{name}.bias"]
@@ -257,7 +258,7 @@ class _Encoder:
         integers = graph.constant(_integers(columns, scale, _WEIGHT_RANGE))
         # The fourth input, the zero of the integers, is 0.
         inputs = [value, integers, graph.constant(scale[0]), "", graph.constant(bias)]
-        return graph.node("DynamicQuantizeMatMul", inputs, MICROSOFT)
+        return graph.node("DynamicQuantizeMatMul", inputs, _MICROSOFT)
 
     def _norm(self, name: str) -> list[str]:
         return [self._graph.constant(self._weights[f"{name}.{part}"]) for part in ("weight", "bias")]

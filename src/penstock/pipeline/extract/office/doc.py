@@ -7,16 +7,19 @@ import re
 import struct
 from collections.abc import Iterator
 
+import msgspec
+
 from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge
-from penstock.named_tuple import NamedTuple
-from penstock.pipeline.extract.office import package
 from penstock.pipeline.extract.office.markdown_page import END_OF_TABLE, Block, MarkdownPage
-from penstock.pipeline.extract.office.package import no_text, refuse_encrypted_package
+from penstock.pipeline.extract.office.package import (
+    container_properties,
+    no_text,
+    opened_container,
+    read_stream,
+    refuse_encrypted_package,
+)
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Shape
 from penstock.pipeline.extract.text import stated_title
-
-# Formats of the paragraphs of a Word 97 document, by position in the stream.
-
 
 _PAGE = 512
 _PLACE_OF_TABLE = 0x102
@@ -26,7 +29,7 @@ _OPERAND_BYTES = (1, 1, 2, 4, 2, 2, 0, 3)
 """Bytes of an operand by the upper three bits of its code; 0: its first byte tells."""
 
 
-class ParagraphFormat(NamedTuple):
+class _ParagraphFormat(msgspec.Struct, frozen=True):
     style: int = 0
     """1 to 9 are the headings of these levels."""
     in_table: bool = False
@@ -37,23 +40,24 @@ class ParagraphFormat(NamedTuple):
     """False if the document does not tell."""
 
 
-_UNKNOWN = ParagraphFormat()
+_UNKNOWN = _ParagraphFormat()
 
 
-class ParagraphFormats:
-    """Formats of all paragraphs. A damaged table counts as empty: the text is read all the same."""
+class _ParagraphFormats:
+    """Formats of all paragraphs, by position in the stream. A damaged table counts as empty: the text is
+    read all the same."""
 
     def __init__(self, main: bytes, table: bytes) -> None:
         self._starts: list[int] = []
         self._ends: list[int] = []
-        self._formats: list[ParagraphFormat] = []
+        self._formats: list[_ParagraphFormat] = []
         if len(main) >= _PLACE_OF_TABLE + 8:
             place, size = struct.unpack_from("<II", main, _PLACE_OF_TABLE)
             self._read(main, table[place : place + size])
 
     def _read(self, main: bytes, plc: bytes) -> None:
         count = max(0, (len(plc) - 4) // 8)
-        found: list[tuple[int, int, ParagraphFormat]] = []
+        found: list[tuple[int, int, _ParagraphFormat]] = []
         for number in dict.fromkeys(struct.unpack_from(f"<{count}I", plc, 4 * (count + 1)) if count else ()):
             page = main[(number & 0x3FFFFF) * _PAGE :][:_PAGE]
             if len(page) == _PAGE:
@@ -63,13 +67,13 @@ class ParagraphFormats:
             self._ends.append(end)
             self._formats.append(form)
 
-    def at(self, offset: int) -> ParagraphFormat:
+    def at(self, offset: int) -> _ParagraphFormat:
         """Format of the paragraph with the character at this place."""
         index = bisect.bisect_right(self._starts, offset) - 1
         return self._formats[index] if index >= 0 and offset < self._ends[index] else _UNKNOWN
 
 
-def _formats(page: bytes) -> list[tuple[int, int, ParagraphFormat]]:
+def _formats(page: bytes) -> list[tuple[int, int, _ParagraphFormat]]:
     count = page[-1]
     if 4 * (count + 1) + _ENTRY * count >= _PAGE:
         return []
@@ -81,9 +85,9 @@ def _formats(page: bytes) -> list[tuple[int, int, ParagraphFormat]]:
     return found
 
 
-def _format(page: bytes, at: int) -> ParagraphFormat:
+def _format(page: bytes, at: int) -> _ParagraphFormat:
     if not at or at + 1 >= _PAGE:
-        return ParagraphFormat(known=True)
+        return _ParagraphFormat(known=True)
     size = page[at] * 2 - 1
     at += 1
     if size < 0:
@@ -91,7 +95,7 @@ def _format(page: bytes, at: int) -> ParagraphFormat:
         at += 1
     about = page[at : at + size]
     properties = _properties(about[2:])
-    return ParagraphFormat(
+    return _ParagraphFormat(
         style=int.from_bytes(about[:2], "little"),
         in_table=bool(properties.get(_IN_TABLE)),
         row_end=bool(properties.get(_ROW_END)),
@@ -136,20 +140,16 @@ class DocExtractor:
     version = "1"
 
     def extract(
-        self,
-        content: Content,
-        file_type: FileType,
-        limits: ExtractLimits,
-        pages: range | None = None,  # noqa: ARG002 - a Word document has pages only when it is printed
+        self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
         refuse_encrypted_package(content.data)
-        with package.opened(content.data) as container:
-            main = package.stream(container, "WordDocument")
+        with opened_container(content.data) as container:
+            main = read_stream(container, "WordDocument")
             if main is None or len(main) < 0x1AA:
                 raise DocumentDamaged("the container holds no Word document")
             name = "1Table" if _u16(main, 0x0A) & _TABLE_1 else "0Table"
-            document = _document(main, package.stream(container, name) or b"", limits)
-            title, properties = package.properties(container)
+            document = _document(main, read_stream(container, name) or b"", limits)
+            title, properties = container_properties(container)
         page = MarkdownPage(limits)
         writer = _Writer(document, page)
         writer.write()
@@ -166,7 +166,7 @@ class DocExtractor:
         )
 
 
-class _Piece(NamedTuple):
+class _Piece(msgspec.Struct, frozen=True):
     start: int
     """Number of its first character."""
     offset: int
@@ -175,13 +175,13 @@ class _Piece(NamedTuple):
     """Bytes of a character."""
 
 
-class _Document(NamedTuple):
+class _Document(msgspec.Struct, frozen=True):
     text: bytes
     """All stories after each other, in UTF-16."""
     lengths: list[int]
     """Characters of each story; the first is the text of the body."""
     pieces: list[_Piece]
-    formats: ParagraphFormats
+    formats: _ParagraphFormats
 
 
 def _document(main: bytes, table: bytes, limits: ExtractLimits) -> _Document:
@@ -196,7 +196,7 @@ def _document(main: bytes, table: bytes, limits: ExtractLimits) -> _Document:
     lengths = [max(0, one) for one in struct.unpack_from("<iiiiiiii", main, 0x4C)]
     place, size = struct.unpack_from("<II", main, 0x01A2)
     text, pieces = _read_pieces(main, table[place : place + size], limits)
-    return _Document(text, lengths, pieces, ParagraphFormats(main, table))
+    return _Document(text, lengths, pieces, _ParagraphFormats(main, table))
 
 
 def _old_document(main: bytes, flags: int, limits: ExtractLimits) -> _Document:
@@ -207,7 +207,7 @@ def _old_document(main: bytes, flags: int, limits: ExtractLimits) -> _Document:
     else:
         start, end = struct.unpack_from("<II", main, 0x18)
         text = main[start:end].decode("cp1252", "replace").encode("utf-16-le")
-    return _Document(text, [len(text) // 2], [], ParagraphFormats(b"", b""))
+    return _Document(text, [len(text) // 2], [], _ParagraphFormats(b"", b""))
 
 
 def _read_pieces(
@@ -266,11 +266,11 @@ class _Writer:
             # Numbers of characters count units of UTF-16.
             place += len(raw.encode("utf-16-le")) // 2 + 1
             form = self._document.formats.at(_offset(self._document.pieces, place - 1))
-            self._paragraph(shown(raw), mark, form, body=body)
+            self._paragraph(_shown(raw), mark, form, body=body)
             self._position += 1
         self._end_row()
 
-    def _paragraph(self, line: str, mark: str, form: ParagraphFormat, *, body: bool) -> None:
+    def _paragraph(self, line: str, mark: str, form: _ParagraphFormat, *, body: bool) -> None:
         # Without formats, an empty cell is taken for the end of its row.
         if mark == "\x07" and (form.row_end or (not form.known and not line and not self._cell)):
             self._end_row()
@@ -288,7 +288,7 @@ class _Writer:
             self._seen.add(line)
             self._page.add(Block(line, self._position))
 
-    def _body_paragraph(self, line: str, form: ParagraphFormat) -> None:
+    def _body_paragraph(self, line: str, form: _ParagraphFormat) -> None:
         self._page.add(END_OF_TABLE)
         if 1 <= form.style <= 9:
             self.heading = self.heading or (line if form.style == 1 else "")
@@ -316,7 +316,7 @@ def _paragraphs(text: str) -> Iterator[tuple[str, str]]:
         yield text[start:], "\r"
 
 
-def shown(text: str) -> str:
+def _shown(text: str) -> str:
     """Visible text: without field commands and control characters."""
     if "\x13" in text or "\x14" in text or "\x15" in text:
         text = _without_fields(text)

@@ -6,8 +6,9 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from penstock.named_tuple import NamedTuple
-from penstock.pipeline.extract.office import package
+import msgspec
+from msgspec.structs import replace
+
 from penstock.pipeline.extract.office.markdown_page import (
     MAX_COLUMNS,
     Block,
@@ -15,12 +16,9 @@ from penstock.pipeline.extract.office.markdown_page import (
     TableGrid,
     cell_text,
 )
-from penstock.pipeline.extract.office.package import Attributes, Package
+from penstock.pipeline.extract.office.package import Attributes, Package, XmlHandler, drawn_texts
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Page, Shape
 from penstock.pipeline.extract.text import stated_title
-
-# Styles and numbering of a Word document: which paragraphs are headings, list items or code.
-
 
 _HEADING = re.compile(
     r"(?:heading|ü?berschrift|titre|titolo|t[íi]?tulo|kop|rubrik|overskrift|otsikko|nag[łl]?[óo]?wek|nadpis|"
@@ -39,7 +37,7 @@ _BODY = 9
 """Outline level of text that is not a heading."""
 
 
-class Style(NamedTuple):
+class _Style(msgspec.Struct, frozen=True):
     """Format of a paragraph style. None: the base style decides."""
 
     level: int | None = None
@@ -49,8 +47,8 @@ class Style(NamedTuple):
     code: bool | None = None
     title: bool = False
 
-    def over(self, base: Style) -> Style:
-        return Style(
+    def over(self, base: _Style) -> _Style:
+        return _Style(
             base.level if self.level is None else self.level,
             base.number_id if self.number_id is None else self.number_id,
             base.list_level if self.list_level is None else self.list_level,
@@ -59,15 +57,15 @@ class Style(NamedTuple):
         )
 
 
-class Styles:
+class _Styles(XmlHandler):
     """Paragraph styles by id. Handler of the part ``styles.xml``."""
 
     elements_read = frozenset("w:style w:name w:basedOn w:outlineLvl w:numId w:ilvl".split())
 
     def __init__(self) -> None:
-        self._own: dict[str, Style] = {}
+        self._own: dict[str, _Style] = {}
         self._bases: dict[str, str] = {}
-        self._resolved: dict[str, Style] = {}
+        self._resolved: dict[str, _Style] = {}
         self._id = ""
         self.default = ""
 
@@ -80,7 +78,7 @@ class Styles:
     def _start_style(self, attributes: Attributes) -> None:
         self._id = attributes.get("w:styleId", "") if attributes.get("w:type") == "paragraph" else ""
         if self._id:
-            self._own[self._id] = Style()
+            self._own[self._id] = _Style()
             if attributes.get("w:default") in ("1", "true", "on"):
                 self.default = self._id
 
@@ -90,7 +88,7 @@ class Styles:
         elif name == "w:basedOn":
             self._bases[self._id] = value
         elif name == "w:outlineLvl" and self._own[self._id].level is None:
-            self._change(level=outline_level(value))
+            self._change(level=_outline_level(value))
         elif name == "w:numId":
             self._change(number_id=value)
         elif name == "w:ilvl":
@@ -100,25 +98,23 @@ class Styles:
         if name == "w:style":
             self._id = ""
 
-    def text(self, data: str) -> None: ...
-
     def _change(self, **facts: object) -> None:
-        self._own[self._id] = self._own[self._id]._replace(**facts)  # type: ignore[arg-type]
+        self._own[self._id] = replace(self._own[self._id], **facts)
 
-    def get(self, style_id: str) -> Style:
+    def get(self, style_id: str) -> _Style:
         """Format by a style and the base styles. Each is looked up once, however long the chain."""
         if style_id not in self._own:
-            return Style(**_by_name(style_id))  # type: ignore[arg-type]
+            return _Style(**_by_name(style_id))  # type: ignore[arg-type]
         chain: list[str] = []
         at = style_id
         while at in self._own and at not in self._resolved:
             self._resolved[at] = self._own[at]
             chain.append(at)
             at = self._bases.get(at, "")
-        base = self._resolved.get(at, Style())
+        base = self._resolved.get(at, _Style())
         for one in reversed(chain):
             base = self._resolved[one] = self._own[one].over(base)
-        return self._resolved.get(style_id, Style())
+        return self._resolved.get(style_id, _Style())
 
 
 def heading_by_name(name: str) -> int:
@@ -138,7 +134,7 @@ def _by_name(name: str) -> dict[str, object]:
     return {"code": True} if name.lower() in _CODE else {}
 
 
-def outline_level(value: str) -> int | None:
+def _outline_level(value: str) -> int | None:
     """Level of a heading from the outline level of a paragraph, where 9 is body text."""
     level = small_number(value)
     return None if level is None else (0 if level >= _BODY else level + 1)
@@ -148,13 +144,13 @@ def small_number(value: str) -> int | None:
     return int(value) if re.fullmatch(r"[0-9]{1,4}", value) else None
 
 
-class _Level(NamedTuple):
+class _Level(msgspec.Struct, frozen=True):
     bullet: bool = False
     hidden: bool = False
     start: int = 1
 
 
-class Numbering:
+class _Numbering(XmlHandler):
     """Lists by id, with the numbers of their items. Handler of the part ``numbering.xml``."""
 
     def __init__(self) -> None:
@@ -180,15 +176,11 @@ class Numbering:
         elif name in ("w:start", "w:startOverride"):
             self._change(start=small_number(value) or 0)
 
-    def end(self, name: str) -> None: ...
-
-    def text(self, data: str) -> None: ...
-
     def _change(self, **facts: object) -> None:
         base = self._levels.get(self._abstract.get(self._owner, ""), {})
         levels = self._levels[self._owner]
         known = levels.get(self._level) or base.get(self._level) or _Level()
-        levels[self._level] = known._replace(**facts)  # type: ignore[arg-type]
+        levels[self._level] = replace(known, **facts)
 
     def marker(self, number_id: str, level: int) -> str:
         """Marker of the next item of a list; empty for a list without markers."""
@@ -214,9 +206,6 @@ class Numbering:
         return own or self._levels.get(self._abstract.get(number_id, ""), {}).get(level) or _Level()
 
 
-# Stories of a Word document: the body, and each header, footer, note and comment, as blocks of text.
-
-
 _LEFT_OUT = frozenset(
     "mc:Fallback w:del w:moveFrom w:instrText w:delText w:delInstrText w:rt w:pPrChange w:rPrChange "
     "w:tblPrChange w:trPrChange w:tcPrChange w:sectPrChange".split()
@@ -227,7 +216,7 @@ _SIGNS = {"w:tab": "\t", "w:ptab": "\t", "w:br": "\n", "w:cr": "\n", "w:noBreakH
 _REFERENCES = {"w:footnoteReference": "footnotes", "w:endnoteReference": "endnotes"}
 
 
-class WordNotes:
+class _WordNotes:
     """Notes and comments by kind and id. Each is given out once, after the first reference to it."""
 
     def __init__(self) -> None:
@@ -280,11 +269,12 @@ class _Paragraph:
         """Text boxes anchored in this paragraph."""
 
 
-class Story:
-    """Handler of a part with paragraphs. Blocks go to ``sink`` in reading order."""
+class _Story(XmlHandler):
+    """Handler of a part with paragraphs: the body, a header or a footer. Blocks go to ``sink`` in reading
+    order."""
 
     def __init__(
-        self, styles: Styles, numbering: Numbering, notes: WordNotes | None, sink: Callable[[Block], None]
+        self, styles: _Styles, numbering: _Numbering, notes: _WordNotes | None, sink: Callable[[Block], None]
     ) -> None:
         self._styles = styles
         self._numbering = numbering
@@ -322,7 +312,7 @@ class Story:
         elif name == "w:pStyle":
             paragraph.style = attributes.get("w:val", "")
         elif name == "w:outlineLvl":
-            paragraph.level = outline_level(attributes.get("w:val", ""))
+            paragraph.level = _outline_level(attributes.get("w:val", ""))
         elif name == "w:numId":
             paragraph.number_id = attributes.get("w:val", "")
         elif name == "w:ilvl":
@@ -394,7 +384,7 @@ class Story:
             self._place(inner)
         self._give_notes()
 
-    def _block(self, paragraph: _Paragraph, style: Style) -> Block:
+    def _block(self, paragraph: _Paragraph, style: _Style) -> Block:
         text = "".join(paragraph.parts)
         position = paragraph.position
         level = paragraph.level if paragraph.level is not None else style.level
@@ -424,11 +414,11 @@ class Story:
         self._referred.clear()
 
 
-class NoteStories(Story):
+class _NoteStories(_Story):
     """Handler of a part with many notes or comments."""
 
-    def __init__(self, styles: Styles, notes: WordNotes, kind: str) -> None:
-        super().__init__(styles, Numbering(), None, self._add)
+    def __init__(self, styles: _Styles, notes: _WordNotes, kind: str) -> None:
+        super().__init__(styles, _Numbering(), None, self._add)
         self._all = notes
         self._kind = kind
         self._element = {"footnotes": "w:footnote", "endnotes": "w:endnote"}.get(kind, "w:comment")
@@ -454,11 +444,7 @@ class DocxExtractor:
     version = "1"
 
     def extract(
-        self,
-        content: Content,
-        file_type: FileType,
-        limits: ExtractLimits,
-        pages: range | None = None,  # noqa: ARG002 - a Word document has pages only when it is printed
+        self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
         package = Package(content.data, limits, "word/document.xml")
         reader = _Reader(package, limits)
@@ -479,9 +465,9 @@ class _Reader:
     def __init__(self, package: Package, limits: ExtractLimits) -> None:
         self._package = package
         self._page = MarkdownPage(limits)
-        self._styles = Styles()
-        self._numbering = Numbering()
-        self._notes = WordNotes()
+        self._styles = _Styles()
+        self._numbering = _Numbering()
+        self._notes = _WordNotes()
         self._relations = list(package.relations(package.main).values())
         self.title: str | None = None
 
@@ -493,10 +479,10 @@ class _Reader:
             parse(part, self._numbering)
         for kind in ("footnotes", "endnotes", "comments"):
             for part in self._parts(kind):
-                parse(part, NoteStories(self._styles, self._notes, kind))
+                parse(part, _NoteStories(self._styles, self._notes, kind))
         seen: set[tuple[str, ...]] = set()
         self._page.add_all(self._margins("header", 1, seen))
-        body = Story(self._styles, self._numbering, self._notes, self._page.add)
+        body = _Story(self._styles, self._numbering, self._notes, self._page.add)
         parse(self._package.main, body)
         self.title = stated_title(body.title or body.first_heading)
         last = max(1, body.paragraphs)
@@ -513,13 +499,13 @@ class _Reader:
         """Headers or footers. Sections repeat them: equal ones are given once."""
         for part in self._parts(kind):
             found: list[Block] = []
-            self._package.archive.parse(part, Story(self._styles, Numbering(), None, found.append))
+            self._package.archive.parse(part, _Story(self._styles, _Numbering(), None, found.append))
             key = tuple(block.text for block in found)
             if key not in seen:
                 seen.add(key)
-                yield from (block._replace(position=position, level=0) for block in found)
+                yield from (replace(block, position=position, level=0) for block in found)
 
     def _drawings(self, position: int) -> Iterator[Block]:
         for part in (*self._parts("diagramData"), *self._parts("chart")):
-            for text in package.texts(self._package.archive, part):
+            for text in drawn_texts(self._package.archive, part):
                 yield Block(text, position)

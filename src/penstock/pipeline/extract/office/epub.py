@@ -9,7 +9,7 @@ from penstock.errors import DocumentDamaged, DocumentEncrypted
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.html import HtmlExtractor
 from penstock.pipeline.extract.office.markdown_page import page_warnings, read_pages
-from penstock.pipeline.extract.office.package import Archive, Attributes, no_text, resolve
+from penstock.pipeline.extract.office.package import Archive, Attributes, XmlHandler, no_text, resolve
 from penstock.pipeline.extract.protocol import (
     Content,
     ExtractedText,
@@ -94,7 +94,7 @@ def _with_end_tag(tag: re.Match[bytes]) -> bytes:
     return tag[0] if name.lower() in _VOID else b"<%s%s></%s>" % (name, rest, name)
 
 
-class _Container:
+class _Container(XmlHandler):
     def __init__(self) -> None:
         self.path = ""
 
@@ -102,12 +102,8 @@ class _Container:
         if name == "ocf:rootfile" and not self.path:
             self.path = attributes.get("full-path", "")
 
-    def end(self, name: str) -> None: ...
 
-    def text(self, data: str) -> None: ...
-
-
-class _Encryption:
+class _Encryption(XmlHandler):
     """Encrypted parts, except obfuscated fonts."""
 
     def __init__(self) -> None:
@@ -120,12 +116,8 @@ class _Encryption:
         elif name == "enc:CipherReference" and self._algorithm not in _FONTS_ONLY:
             self.parts.add(unquote(attributes.get("URI", "")).lstrip("/"))
 
-    def end(self, name: str) -> None: ...
 
-    def text(self, data: str) -> None: ...
-
-
-class _Package:
+class _Package(XmlHandler):
     """Handler of the package file: parts, reading order, and metadata of the book."""
 
     def __init__(self, name: str) -> None:
@@ -151,7 +143,7 @@ class _Package:
             self._current = "modified"
         self._parts.clear()
 
-    def end(self, name: str) -> None:  # noqa: ARG002
+    def end(self, name: str) -> None:
         text = one_line("".join(self._parts)) if self._current else ""
         if text:
             known = self._facts.setdefault(self._current, [])

@@ -1,4 +1,7 @@
-"""Writer of Markdown pages: headings, paragraphs, lists, tables and code, with their places in the source."""
+"""Writer of Markdown pages: headings, paragraphs, lists, tables and code, with their places in the source.
+
+Of documents of several pages only the requested ones are read, each with a separate failure.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,14 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+import msgspec
+
 from penstock.errors import (
     DocumentDamaged,
     DocumentEncrypted,
     DocumentTooLarge,
     UnreadableDocument,
 )
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.charset import clean
 from penstock.pipeline.extract.protocol import ExtractLimits, Page
 from penstock.pipeline.extract.text import check_length, failure_warnings, fence_around, wanted_pages
@@ -25,7 +29,7 @@ _MAX_INDENT = 20
 _MARKUP = re.compile(r"(?:#{1,6}(?=\s|$)|`{3}|~{3}|(?:=+|-{2,})\s*$)")
 
 
-class Block(NamedTuple):
+class Block(msgspec.Struct, frozen=True):
     """A paragraph, heading, item, line of code or table row, as found in the source."""
 
     text: str
@@ -145,9 +149,6 @@ def _plain(line: str) -> str:
     return f"\\{line}" if _MARKUP.match(line) else line
 
 
-# Tables of text documents, collected cell by cell.
-
-
 MAX_COLUMNS = 63
 """Columns of a table in Word; the limit for columns that one cell spans."""
 _LONG_CELL = 2_000
@@ -155,7 +156,8 @@ _LONG_CELL = 2_000
 
 
 class TableGrid:
-    """The outermost table. A row of a table in a cell becomes a block; deeper ones become text."""
+    """A table of a text document, collected cell by cell: the outermost one. A row of a table in a cell
+    becomes a block; deeper ones become text."""
 
     def __init__(self) -> None:
         self.rows: list[list[list[Block]]] = []
@@ -233,9 +235,6 @@ def _arranges_page(rows: Sequence[Sequence[Sequence[Block]]]) -> bool:
 def cell_text(blocks: Iterable[Block]) -> str:
     """Text of a cell on one line."""
     return " ".join(" ".join(block.cells) if block.cells is not None else block.text for block in blocks)
-
-
-# Documents of several pages: only the requested pages, each with a separate failure.
 
 
 PageReader = Callable[[int], Page]

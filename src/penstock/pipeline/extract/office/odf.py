@@ -1,8 +1,10 @@
-"""OpenDocument files: texts on one page, presentations by slide, spreadsheets by sheet."""
+"""OpenDocument files: texts on one page, presentations by slide, spreadsheets by sheet, as blocks of text."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+
+from msgspec.structs import replace
 
 from penstock.errors import DocumentDamaged, DocumentEncrypted
 from penstock.pipeline.extract.office.docx import small_number
@@ -14,7 +16,7 @@ from penstock.pipeline.extract.office.markdown_page import (
     TableGrid,
     read_pages,
 )
-from penstock.pipeline.extract.office.package import Archive, Attributes, PropertyReader, no_text
+from penstock.pipeline.extract.office.package import Archive, Attributes, PropertyReader, XmlHandler, no_text
 from penstock.pipeline.extract.protocol import (
     Content,
     ExtractedText,
@@ -26,14 +28,11 @@ from penstock.pipeline.extract.protocol import (
 )
 from penstock.pipeline.extract.text import stated_date, stated_title
 
-# Styles of OpenDocument files: which paragraphs are titles or code, and which lists are numbered.
-
-
 _LEVELS = {"Title": 1, "Subtitle": 2}
 _CODE = "Preformatted_20_Text"
 
 
-class OdfStyles:
+class _OdfStyles(XmlHandler):
     """Paragraph and list styles, of ``styles.xml`` and of the automatic styles in ``content.xml``."""
 
     def __init__(self) -> None:
@@ -52,10 +51,6 @@ class OdfStyles:
             # Without a format the items show no number.
             if attributes.get("style:num-format"):
                 self._numbered.add((self._list_style, level))
-
-    def end(self, name: str) -> None: ...
-
-    def text(self, data: str) -> None: ...
 
     def is_numbered(self, list_style: str, level: int) -> bool:
         return (list_style, level) in self._numbered
@@ -80,9 +75,6 @@ class OdfStyles:
         root = self._roots.get(style, style)
         self._roots.update(dict.fromkeys(passed, root))
         return root
-
-
-# Text of OpenDocument files as blocks: paragraphs, lists, tables, notes, comments and frames.
 
 
 _LEFT_OUT = frozenset(
@@ -124,10 +116,10 @@ class _List:
         """Marker of an item whose text has not begun yet."""
 
 
-class OdfStory:
+class _OdfStory(XmlHandler):
     """Handler of a part with paragraphs. Blocks go to ``sink`` in reading order."""
 
-    def __init__(self, styles: OdfStyles, sink: Callable[[Block], None]) -> None:
+    def __init__(self, styles: _OdfStyles, sink: Callable[[Block], None]) -> None:
         self._styles = styles
         self._sink = sink
         self._left_out = 0
@@ -295,10 +287,7 @@ class OdfStory:
             return
         following, self._following = self._following, []
         for block in following:
-            self._sink(block._replace(position=max(1, self.paragraphs)))
-
-
-# Sheets of OpenDocument spreadsheets. Repeated cells are written out only up to a limit.
+            self._sink(replace(block, position=max(1, self.paragraphs)))
 
 
 _MAX_REPEATED = 100
@@ -311,11 +300,14 @@ _VALUES = (
 )
 
 
-class OdfSheets(OdfStory):
-    """Handler of ``content.xml``: a page for each sheet, with the sheet's name as a heading."""
+class _OdfSheets(_OdfStory):
+    """Handler of ``content.xml``: a page for each sheet, with the sheet's name as a heading.
+
+    Repeated cells are written out only up to a limit.
+    """
 
     def __init__(self, limits: ExtractLimits) -> None:
-        super().__init__(OdfStyles(), self._add)
+        super().__init__(_OdfStyles(), self._add)
         self._limits = limits
         self._pages: list[MarkdownPage] = []
         self._name = ""
@@ -411,7 +403,7 @@ class OdfSheets(OdfStory):
         if self._name:
             self._pages[-1].add(Block(self._name, position, level=1))
             self._name = ""
-        self._pages[-1].add(block if block.cells else block._replace(position=position))
+        self._pages[-1].add(block if block.cells else replace(block, position=position))
 
 
 def _count(attributes: Attributes, name: str) -> int:
@@ -454,8 +446,8 @@ _Read = tuple[list[Page], str, tuple[str, ...]]
 """Pages, a title found in the text, and warnings."""
 
 
-def _styles(archive: Archive) -> OdfStyles:
-    styles = OdfStyles()
+def _styles(archive: Archive) -> _OdfStyles:
+    styles = _OdfStyles()
     archive.parse_if_present("styles.xml", styles)
     archive.parse("content.xml", styles)
     return styles
@@ -466,11 +458,11 @@ def _text(archive: Archive, limits: ExtractLimits) -> _Read:
     page = MarkdownPage(limits)
     margins = _Margins(styles)
     archive.parse_if_present("styles.xml", margins)
-    page.add_all(block._replace(position=1, level=0) for block in margins.headers)
-    story = OdfStory(styles, page.add)
+    page.add_all(replace(block, position=1, level=0) for block in margins.headers)
+    story = _OdfStory(styles, page.add)
     archive.parse("content.xml", story)
     last = max(1, story.paragraphs)
-    page.add_all(block._replace(position=last, level=0) for block in margins.footers)
+    page.add_all(replace(block, position=last, level=0) for block in margins.footers)
     return [page.page(positions=True)], story.title or story.first_heading, ()
 
 
@@ -488,19 +480,15 @@ def _slides(archive: Archive, limits: ExtractLimits) -> _Read:
 
 
 def _sheets(archive: Archive, limits: ExtractLimits) -> _Read:
-    sheets = OdfSheets(limits)
+    sheets = _OdfSheets(limits)
     archive.parse("content.xml", sheets)
     return sheets.pages(), "", sheets.warnings
 
 
-class _Manifest:
-    def start(self, name: str, attributes: Attributes) -> None:  # noqa: ARG002
+class _Manifest(XmlHandler):
+    def start(self, name: str, attributes: Attributes) -> None:
         if name == "manifest:encryption-data":
             raise DocumentEncrypted("the document is encrypted and opens only with a password")
-
-    def end(self, name: str) -> None: ...
-
-    def text(self, data: str) -> None: ...
 
 
 def _about(archive: Archive) -> tuple[str | None, Properties]:
@@ -517,10 +505,10 @@ def _about(archive: Archive) -> tuple[str | None, Properties]:
     )
 
 
-class _Margins(OdfStory):
+class _Margins(_OdfStory):
     """Headers and footers of the page styles; equal ones once."""
 
-    def __init__(self, styles: OdfStyles) -> None:
+    def __init__(self, styles: _OdfStyles) -> None:
         super().__init__(styles, self._add)
         self.headers: list[Block] = []
         self.footers: list[Block] = []
@@ -546,10 +534,10 @@ class _Margins(OdfStory):
             (self.footers if kind == "footer" else self.headers).append(block)
 
 
-class _Slides(OdfStory):
+class _Slides(_OdfStory):
     """Slides: the texts of the title frame, and the other blocks, of each."""
 
-    def __init__(self, styles: OdfStyles) -> None:
+    def __init__(self, styles: _OdfStyles) -> None:
         super().__init__(styles, self._add)
         self.found: list[tuple[list[str], list[Block]]] = []
         self._kind = ""
@@ -576,7 +564,7 @@ class _Slides(OdfStory):
             return
         titles, blocks = self.found[-1]
         if self._in_notes:
-            blocks.append(block._replace(quoted=True, marker="", level=0))
+            blocks.append(replace(block, quoted=True, marker="", level=0))
         elif self._kind == "title" and block.cells is None:
             titles.append(block.text)
         else:

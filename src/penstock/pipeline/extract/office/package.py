@@ -1,4 +1,9 @@
-"""Parts of a document in a ZIP archive, read in memory and within limits."""
+"""Containers of office documents, read in memory and within limits, and what all formats in them share.
+
+``Archive`` has the parts of a ZIP archive and parses their XML. ``Package`` is a document of Office Open
+XML: parts, the relations between them, properties, texts of drawings. Documents of Office 97 to 2003 are
+OLE containers.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +14,18 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from xml.parsers import expat
 
+import msgspec
+
 from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge, NoText, UnreadableDocument
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.protocol import ExtractLimits, Properties
 from penstock.pipeline.extract.text import one_line, stated_date, stated_title
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from olefile import OleFileIO
-
-
-# XML of office documents as a stream of events, without a tree and without recursion.
-#
-# A document type is refused, so nothing can be expanded and no other file is named. The depth is limited.
 
 
 MAX_DEPTH = 500
@@ -72,11 +73,11 @@ _PREFIXES = {
 """Short prefixes of namespaces. A strict document has other namespaces with the same elements."""
 
 
-class XmlHandler(Protocol):
-    """Receiver of the events of one document. Names are ``prefix:name``, or ``name`` in other namespaces.
+class XmlHandler:
+    """Receiver of the events of one document. Names are ``prefix:name``, or ``name`` in other namespaces."""
 
-    A handler with a set ``elements_read`` gets usable attributes for these elements only, which saves time.
-    """
+    elements_read: frozenset[str] | None = None
+    """Elements whose attributes are usable; None: those of all. Leaving some out saves time."""
 
     def start(self, name: str, attributes: Attributes) -> None: ...
 
@@ -85,22 +86,17 @@ class XmlHandler(Protocol):
     def text(self, data: str) -> None: ...
 
 
-def parse_xml(
-    pieces: Iterable[bytes], handler: XmlHandler, part: str, *, outer_doctype: bool = False
-) -> None:
-    """Parse the pieces of one XML document. Raises DocumentDamaged if it is not well-formed.
-
-    ``outer_doctype`` admits the name of a document type that another file defines. That file is not read.
-    """
-    _Parser(handler, part, outer_doctype).parse(pieces)
-
-
 class _Parser:
+    """XML as a stream of events, without a tree and without recursion.
+
+    A document type is refused, so nothing can be expanded and no other file is named. The depth is limited.
+    """
+
     def __init__(self, handler: XmlHandler, part: str, outer_doctype: bool) -> None:
         self._handler = handler
         self._outer_doctype = outer_doctype
         self._part = part
-        self._read: frozenset[str] | None = getattr(handler, "elements_read", None)
+        self._read = handler.elements_read
         self._names: dict[str, str] = {}
         self._depth = 0
         self._expat = expat.ParserCreate(namespace_separator="}")
@@ -216,7 +212,11 @@ class Archive:
             pass
 
     def parse(self, name: str, handler: XmlHandler, *, outer_doctype: bool = False) -> None:
-        parse_xml(self.pieces(name), handler, name, outer_doctype=outer_doctype)
+        """Parse a part. Raises DocumentDamaged if it is not well-formed.
+
+        ``outer_doctype`` admits the name of a document type that another file defines, which is not read.
+        """
+        _Parser(handler, name, outer_doctype).parse(self.pieces(name))
 
     def parse_if_present(self, name: str, handler: XmlHandler) -> None:
         """Parse an optional part."""
@@ -244,15 +244,12 @@ def resolve(part: str, target: str) -> str:
     return posixpath.normpath(posixpath.join(posixpath.dirname(part), target)).lstrip("/")
 
 
-# Packages of Office Open XML: parts, the relations between them, and the properties of the document.
-
-
 OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
 AS_PDF = "Save the document as a PDF and index that: its pages are then read by OCR."
 
 
-class PartRelation(NamedTuple):
+class PartRelation(msgspec.Struct, frozen=True):
     kind: str
     """Last part of the type: styles, image, slide."""
     part: str
@@ -312,7 +309,7 @@ def refuse_encrypted_package(data: bytes) -> None:
         raise DocumentEncrypted("the document is encrypted and opens only with a password")
 
 
-class _Relations:
+class _Relations(XmlHandler):
     def __init__(self, part: str) -> None:
         self._part = part
         self.by_id: dict[str, PartRelation] = {}
@@ -323,12 +320,8 @@ class _Relations:
             part = resolve(self._part, attributes.get("Target", ""))
             self.by_id[attributes.get("Id", "")] = PartRelation(kind, part)
 
-    def end(self, name: str) -> None: ...
 
-    def text(self, data: str) -> None: ...
-
-
-class PropertyReader:
+class PropertyReader(XmlHandler):
     """Texts of property elements: the first with text of each name."""
 
     def __init__(self, *names: str) -> None:
@@ -336,7 +329,7 @@ class PropertyReader:
         self._current = ""
         self._parts: list[str] = []
 
-    def start(self, name: str, attributes: Attributes) -> None:  # noqa: ARG002
+    def start(self, name: str, attributes: Attributes) -> None:
         if name in self.found and not self.found[name]:
             self._current = name
             self._parts.clear()
@@ -369,21 +362,19 @@ class _CoreProperties(PropertyReader):
         )
 
 
-# Texts of drawings and comments: diagrams, charts and shapes, by the paragraphs in them.
-
-
 _TEXTS = frozenset(["a:t", "p:text", "tc:text"])
 """Runs of drawings, and comments of presentations and sheets."""
 
 
-def texts(archive: Archive, part: str) -> list[str]:
-    """Paragraphs of a drawing, and the names in a chart: its titles, series and categories."""
+def drawn_texts(archive: Archive, part: str) -> list[str]:
+    """Paragraphs of a diagram, a shape or comments, and the names in a chart: titles, series and
+    categories."""
     handler = _DrawingTexts()
     archive.parse(part, handler)
     return handler.found
 
 
-class _DrawingTexts:
+class _DrawingTexts(XmlHandler):
     def __init__(self) -> None:
         self.found: list[str] = []
         self._parts: list[str] = []
@@ -392,7 +383,7 @@ class _DrawingTexts:
         self._names = 0
         self._seen_names: set[str] = set()
 
-    def start(self, name: str, attributes: Attributes) -> None:  # noqa: ARG002
+    def start(self, name: str, attributes: Attributes) -> None:
         if self._left_out or name == "mc:Fallback":
             self._left_out += 1
         elif name in _TEXTS or (name == "c:v" and self._names):
@@ -431,12 +422,9 @@ class _DrawingTexts:
             self.found.append(text)
 
 
-# Containers of Office 97 to 2003, through olefile: their streams and properties.
-
-
 @contextmanager
-def opened(data: bytes) -> Iterator[OleFileIO]:
-    """Open a container. Any error of the library inside becomes ``DocumentDamaged``."""
+def opened_container(data: bytes) -> Iterator[OleFileIO]:
+    """Open a container of Office 97 to 2003, by olefile. Its errors inside become ``DocumentDamaged``."""
     import olefile
 
     try:
@@ -448,7 +436,7 @@ def opened(data: bytes) -> Iterator[OleFileIO]:
         raise DocumentDamaged(f"the document is a damaged container: {str(error)[:300]}") from error
 
 
-def stream(container: OleFileIO, name: str) -> bytes | None:
+def read_stream(container: OleFileIO, name: str) -> bytes | None:
     """Read the stream of this name; None if missing."""
     if not container.exists(name):
         return None
@@ -456,7 +444,8 @@ def stream(container: OleFileIO, name: str) -> bytes | None:
     return data
 
 
-def properties(container: OleFileIO) -> tuple[str | None, Properties]:
+def container_properties(container: OleFileIO) -> tuple[str | None, Properties]:
+    """Title and other properties of a container."""
     if not container.exists("\x05SummaryInformation"):
         return None, Properties()
     try:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from msgspec.structs import replace
+
 from penstock.errors import DocumentDamaged
 from penstock.pipeline.extract.office.docx import heading_by_name
 from penstock.pipeline.extract.office.markdown_page import END_OF_TABLE, Block, MarkdownPage
@@ -21,10 +23,7 @@ from penstock.pipeline.extract.protocol import (
 )
 from penstock.pipeline.extract.text import one_line, stated_title
 
-# Control words and character sets of RTF.
-
-
-LEFT_OUT = frozenset(
+_LEFT_OUT = frozenset(
     "aftncn aftnsep aftnsepc atnid atndate atnref atntime background bkmkend bkmkstart category "
     "colorschememapping colortbl comment company datafield datastore doccomm falt fldinst file filetbl "
     "fname fontemb formfield ftncn ftnsep ftnsepc generator hlinkbase keycode keywords latentstyles "
@@ -35,13 +34,13 @@ LEFT_OUT = frozenset(
 )
 """Groups without text of the document, also without a star before them."""
 
-KEPT = frozenset(
+_KEPT = frozenset(
     "annotation atnauthor author creatim fonttbl footer footerf footerl footerr footnote header headerf "
     "headerl headerr listtext nonesttables pntext revtim shptxt stylesheet title".split()
 )
 """Groups whose text goes elsewhere than into the paragraph around them."""
 
-SIGNS: Mapping[str, str] = MappingProxyType(
+_SIGNS: Mapping[str, str] = MappingProxyType(
     {
         "line": "\n",
         "tab": "\t",
@@ -58,7 +57,7 @@ SIGNS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-CHARSETS: Mapping[int, str] = MappingProxyType(
+_CHARSETS: Mapping[int, str] = MappingProxyType(
     {
         0: "cp1252",
         77: "mac_roman",
@@ -99,7 +98,7 @@ _NAMES = {
 }
 
 
-def code_page(number: int | None) -> str:
+def _code_page(number: int | None) -> str:
     """Python's name of a Windows code page; empty for an unknown one."""
     if number is None:
         return ""
@@ -110,16 +109,13 @@ def code_page(number: int | None) -> str:
         return ""
 
 
-# Reader of RTF: groups, control words and encoded bytes as blocks of text. One pass, without recursion.
-
-
 _TOKEN = re.compile(
     rb"\\([a-zA-Z]{1,32})(-?[0-9]{1,9})? ?|\\'([0-9a-fA-F]{2})|\\([^a-zA-Z])|([{}])|[\r\n]+|([^\\{}\r\n]+)|.",
     re.DOTALL,
 )
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _MAX_DEPTH = 10_000
-_TIMES = frozenset(["yr", "mo", "dy", "hr", "min", "sec"])
+_TIMES = ("yr", "mo", "dy", "hr", "min", "sec")
 
 
 class _Target:
@@ -163,7 +159,8 @@ class _State:
 
 
 class RtfReader:
-    """Blocks of a document go to ``sink``. Notes, headers and shapes follow the paragraph they stand in."""
+    """RTF in one pass, without recursion. Blocks of a document go to ``sink``. Notes, headers and shapes
+    follow the paragraph they stand in."""
 
     def __init__(self, sink: Callable[[Block], None]) -> None:
         self._sink = sink
@@ -265,16 +262,16 @@ class RtfReader:
     def _word(self, word: str, value: int | None) -> None:
         state = self._state
         self.has_pictures = self.has_pictures or word == "pict"
-        if word in LEFT_OUT or (state.star and word not in KEPT):
+        if word in _LEFT_OUT or (state.star and word not in _KEPT):
             self._flush()
             state.target = None
-        elif word in KEPT:
+        elif word in _KEPT:
             self._start_target(word)
         elif word == "u":
             self._add_text(chr(value % 0x10000) if value is not None else "")
             self._to_skip = state.skipped
-        elif word in SIGNS:
-            self._add_text(SIGNS[word])
+        elif word in _SIGNS:
+            self._add_text(_SIGNS[word])
         elif word in ("par", "sect", "page", "cell", "row", "nestcell", "nestrow"):
             self._break(word)
         elif state.target is not None and state.target.kind == "fonttbl":
@@ -299,10 +296,10 @@ class RtfReader:
     def _font_word(self, word: str, value: int | None) -> None:
         if word == "f":
             self._font = value or 0
-        elif word == "fcharset" and value is not None and value in CHARSETS:
-            self._fonts[self._font] = CHARSETS[value]
-        elif word == "cpg" and code_page(value):
-            self._fonts[self._font] = code_page(value)
+        elif word == "fcharset" and value is not None and value in _CHARSETS:
+            self._fonts[self._font] = _CHARSETS[value]
+        elif word == "cpg" and _code_page(value):
+            self._fonts[self._font] = _code_page(value)
 
     def _property(self, word: str, value: int | None) -> None:
         state = self._state
@@ -336,7 +333,7 @@ class RtfReader:
 
     def _document_property(self, word: str, value: int | None) -> None:
         if word == "ansicpg":
-            self._encoding = code_page(value) or self._encoding
+            self._encoding = _code_page(value) or self._encoding
         elif word in ("mac", "pc", "pca"):
             self._encoding = {"mac": "mac_roman", "pc": "cp437", "pca": "cp850"}[word]
         elif word in _TIMES and self._time:
@@ -385,7 +382,7 @@ class RtfReader:
     def _follow(self) -> None:
         after, self._after = self._after, []
         for block in after:
-            self._sink(block._replace(position=self._paragraphs))
+            self._sink(replace(block, position=self._paragraphs))
 
     def _end_group(self) -> None:
         self._flush()
@@ -427,9 +424,6 @@ class RtfReader:
             self._after.append(Block(text))
 
 
-_PARTS = ("yr", "mo", "dy", "hr", "min", "sec")
-
-
 class RtfExtractor:
     """One page with paragraph positions."""
 
@@ -437,11 +431,7 @@ class RtfExtractor:
     version = "1"
 
     def extract(
-        self,
-        content: Content,
-        file_type: FileType,
-        limits: ExtractLimits,
-        pages: range | None = None,  # noqa: ARG002 - there is one page
+        self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
         if not content.data.lstrip().startswith(b"{\\rtf"):
             raise DocumentDamaged("this is not an RTF document, in spite of its name")
@@ -467,7 +457,7 @@ class RtfExtractor:
 
 
 def _date(parts: dict[str, int]) -> str:
-    year, month, day, hour, minute, second = (parts.get(name, 0) for name in _PARTS)
+    year, month, day, hour, minute, second = (parts.get(name, 0) for name in _TIMES)
     if not (1970 <= year < 10_000 and 1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60):
         return ""
     return f"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second % 60:02}"

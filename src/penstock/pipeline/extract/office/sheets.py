@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge, UnreadableDocument
-from penstock.pipeline.extract.office import package
 from penstock.pipeline.extract.office.markdown_page import (
     END_OF_TABLE,
     Block,
@@ -19,7 +20,17 @@ from penstock.pipeline.extract.office.markdown_page import (
     page_warnings,
     read_pages,
 )
-from penstock.pipeline.extract.office.package import OLE_MAGIC, Attributes, Package, refuse_encrypted_package
+from penstock.pipeline.extract.office.package import (
+    OLE_MAGIC,
+    Attributes,
+    Package,
+    XmlHandler,
+    container_properties,
+    drawn_texts,
+    opened_container,
+    read_stream,
+    refuse_encrypted_package,
+)
 from penstock.pipeline.extract.protocol import (
     Content,
     ExtractedText,
@@ -113,7 +124,7 @@ def _page(
     if others and not last:
         last = 1
         page.add(Block(name, level=1))
-    page.add_all(block._replace(position=last) for block in others)
+    page.add_all(replace(block, position=last) for block in others)
     return page.page(number, positions=True)
 
 
@@ -156,10 +167,10 @@ class _OldBook:
 
     def __init__(self, data: bytes) -> None:
         refuse_encrypted_package(data)
-        with package.opened(data) as container:
+        with opened_container(data) as container:
             for name in ("Workbook", "Book"):
-                self._refuse_encrypted(package.stream(container, name) or b"")
-            self.title, self.properties = package.properties(container)
+                self._refuse_encrypted(read_stream(container, name) or b"")
+            self.title, self.properties = container_properties(container)
 
     @staticmethod
     def _refuse_encrypted(records: bytes) -> None:
@@ -225,9 +236,9 @@ class _Book:
         threaded = any(one.kind == "threadedComment" for one in relations)
         for relation in relations:
             if relation.kind == "drawing":
-                found += [Block(text) for text in package.texts(archive, relation.part)]
+                found += [Block(text) for text in drawn_texts(archive, relation.part)]
                 for chart in self._package.related(relation.part, "chart"):
-                    found += [Block(text) for text in package.texts(archive, chart)]
+                    found += [Block(text) for text in drawn_texts(archive, chart)]
         for relation in relations:
             # A thread is also written as a comment, with a remark for older programs.
             if relation.kind == ("threadedComment" if threaded else "comments"):
@@ -237,7 +248,7 @@ class _Book:
         return found
 
 
-class _SheetNames:
+class _SheetNames(XmlHandler):
     def __init__(self) -> None:
         self.ids: dict[str, str] = {}
 
@@ -245,12 +256,8 @@ class _SheetNames:
         if name == "x:sheet":
             self.ids[attributes.get("name", "")] = attributes.get("r:id", "")
 
-    def end(self, name: str) -> None: ...
 
-    def text(self, data: str) -> None: ...
-
-
-class _Comments:
+class _Comments(XmlHandler):
     """Comments with their cells."""
 
     def __init__(self) -> None:

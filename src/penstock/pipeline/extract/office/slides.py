@@ -1,14 +1,17 @@
-"""PowerPoint presentations since 2007: a page for each slide, with tables, diagrams, notes and comments."""
+"""PowerPoint presentations, since 2007 and of PowerPoint 97 to 2003: a page for each slide.
+
+The newer ones have tables, diagrams, notes and comments, the older ones texts and notes.
+"""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
 
+import msgspec
+from msgspec.structs import replace
+
 from penstock.errors import DocumentDamaged, DocumentEncrypted
-from penstock.named_tuple import NamedTuple
-from penstock.pipeline.extract.office import package
-from penstock.pipeline.extract.office import package as drawn_texts
 from penstock.pipeline.extract.office.markdown_page import (
     END_OF_TABLE,
     Block,
@@ -16,7 +19,17 @@ from penstock.pipeline.extract.office.markdown_page import (
     page_warnings,
     read_pages,
 )
-from penstock.pipeline.extract.office.package import Attributes, Package, no_text, refuse_encrypted_package
+from penstock.pipeline.extract.office.package import (
+    Attributes,
+    Package,
+    XmlHandler,
+    container_properties,
+    drawn_texts,
+    no_text,
+    opened_container,
+    read_stream,
+    refuse_encrypted_package,
+)
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Page, Shape
 from penstock.pipeline.extract.text import stated_title
 
@@ -78,20 +91,18 @@ def _page(package: Package, part: str | None, number: int, limits: ExtractLimits
     relations = [one for one in package.relations(part).values() if one.part in package.archive]
     for relation in relations:
         if relation.kind in ("diagramData", "chart"):
-            page.add_all(Block(text) for text in drawn_texts.texts(package.archive, relation.part))
+            page.add_all(Block(text) for text in drawn_texts(package.archive, relation.part))
     for relation in relations:
         if relation.kind == "notesSlide":
             notes = SlideShapes(_NOT_NOTES)
             package.archive.parse(relation.part, notes)
-            page.add_all(block._replace(quoted=True, marker="") for block in notes.blocks)
+            page.add_all(replace(block, quoted=True, marker="") for block in notes.blocks)
         elif relation.kind == "comments":
-            page.add_all(
-                Block(text, quoted=True) for text in drawn_texts.texts(package.archive, relation.part)
-            )
+            page.add_all(Block(text, quoted=True) for text in drawn_texts(package.archive, relation.part))
     return page.page(number)
 
 
-class _SlideOrder:
+class _SlideOrder(XmlHandler):
     def __init__(self) -> None:
         self.ids: list[str] = []
 
@@ -99,12 +110,8 @@ class _SlideOrder:
         if name == "p:sldId":
             self.ids.append(attributes.get("r:id", ""))
 
-    def end(self, name: str) -> None: ...
 
-    def text(self, data: str) -> None: ...
-
-
-class SlideShapes:
+class SlideShapes(XmlHandler):
     """Handler of a slide: titles, and blocks of other shapes."""
 
     def __init__(self, left_out: frozenset[str] = _NUMBERS) -> None:
@@ -195,9 +202,6 @@ class SlideShapes:
         return self._bullet
 
 
-# PowerPoint presentations of PowerPoint 97 to 2003: a page for each slide.
-
-
 _DOCUMENT, _SLIDE_ATOM, _SLIDE_PERSIST = 1000, 1007, 1011
 _TEXT_HEADER, _TEXT_CHARS, _TEXT_BYTES = 3999, 4000, 4008
 _SLIDE_LIST, _USER_EDIT, _PERSIST_DIRECTORY = 4080, 4085, 6002
@@ -211,7 +215,7 @@ _NO_HEADER = 4
 
 
 class PptExtractor:
-    """The title of a slide is a heading; notes follow the text."""
+    """PowerPoint 97 to 2003. The title of a slide is a heading; notes follow the text."""
 
     name = "ppt"
     version = "1"
@@ -220,11 +224,11 @@ class PptExtractor:
         self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
         refuse_encrypted_package(content.data)
-        with package.opened(content.data) as container:
-            records = package.stream(container, "PowerPoint Document")
-            user = package.stream(container, "Current User")
+        with opened_container(content.data) as container:
+            records = read_stream(container, "PowerPoint Document")
+            user = read_stream(container, "Current User")
             pictures = container.exists("Pictures")
-            title, properties = package.properties(container)
+            title, properties = container_properties(container)
         if records is None or user is None or len(user) < 20:
             raise DocumentDamaged("the container holds no PowerPoint presentation")
         if int.from_bytes(user[12:16], "little") == _ENCRYPTED:
@@ -236,18 +240,17 @@ class PptExtractor:
         )
         if pictures and pages is None and not any(page.text or page.failure for page in found):
             raise no_text()
-        first = found[0].text.partition("\n")[0] if found and found[0].number == 1 else ""
         return ExtractedText(
             pages=found,
             file_type=file_type,
             shape=Shape.MARKDOWN,
             page_count=len(slides),
-            title=title or (stated_title(first[2:]) if first.startswith("# ") else None),
+            title=title or _first_title(found),
             properties=properties,
         )
 
 
-class _Record(NamedTuple):
+class _Record(msgspec.Struct, frozen=True):
     kind: int
     instance: int
     start: int
@@ -255,12 +258,12 @@ class _Record(NamedTuple):
     is_container: bool
 
 
-class _Text(NamedTuple):
+class _Text(msgspec.Struct, frozen=True):
     kind: int
     text: str
 
 
-class _Slide(NamedTuple):
+class _Slide(msgspec.Struct, frozen=True):
     reference: int
     identifier: int
     outline: list[_Text]
@@ -356,13 +359,13 @@ class _Presentation:
             raise DocumentDamaged("the slide is missing in the file")
         texts = slide.outline + list(self._texts(record))
         page = MarkdownPage(limits)
-        titles = [text for kind, text in texts if kind in _TITLE_PLACES]
+        titles = [each.text for each in texts if each.kind in _TITLE_PLACES]
         page.add(Block(" ".join(titles).replace("\r", " "), level=1))
-        for kind, text in texts:
-            if kind not in _TITLE_PLACES:
-                page.add_all(_blocks(text, "-" if kind in _BODIES else ""))
+        for each in texts:
+            if each.kind not in _TITLE_PLACES:
+                page.add_all(_blocks(each.text, "-" if each.kind in _BODIES else ""))
         for text in self._notes_of(record):
-            page.add_all(block._replace(quoted=True) for block in _blocks(text, ""))
+            page.add_all(replace(block, quoted=True) for block in _blocks(text, ""))
         return page.page(number)
 
     def _texts(self, container: _Record) -> Iterator[_Text]:
@@ -380,7 +383,7 @@ class _Presentation:
                 note = self._notes.get(identifier)
                 place = self._places.get(note.reference, -1) if note is not None else -1
                 container = self._record(place)
-                return [text for _, text in self._texts(container)] if container else []
+                return [each.text for each in self._texts(container)] if container else []
         return []
 
 

@@ -1,4 +1,7 @@
-"""PDF, page by page: text layer, form fields and notes, and pages as pictures."""
+"""PDF, page by page: text layer, form fields and notes, pages as pictures; properties and damage of the file.
+
+``PdfPages`` is an open document. The text layer and its measures are in ``text``.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,16 @@ import msgspec
 
 from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge
 from penstock.pipeline.extract.charset import clean
-from penstock.pipeline.extract.pdf import text as layer
-from penstock.pipeline.extract.pdf.text import Shown, normalised, placed_words, raw_text
+from penstock.pipeline.extract.pdf.text import (
+    Shown,
+    incomplete,
+    is_telling,
+    measure,
+    normalised,
+    placed_words,
+    raw_text,
+    unusable,
+)
 from penstock.pipeline.extract.protocol import (
     Attachment,
     Content,
@@ -37,9 +48,6 @@ if TYPE_CHECKING:
     from pypdfium2 import PdfDocument, PdfPage
 
 
-# Properties of a PDF: title, author, dates, language, attached files.
-
-
 MAX_ATTACHMENTS = 100
 _PLACEHOLDERS = frozenset(["", "untitled", "anonymous", "unspecified", "unknown"])
 _DATE = re.compile(
@@ -48,11 +56,11 @@ _DATE = re.compile(
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{1,8})*")
 
 
-def title_of(document: PdfDocument) -> str | None:
+def _title_of(document: PdfDocument) -> str | None:
     return _value(document, "Title") or None
 
 
-def properties_of(document: PdfDocument) -> Properties:
+def _properties_of(document: PdfDocument) -> Properties:
     return Properties(
         author=_value(document, "Author"),
         created=iso_date(document.get_metadata_value("CreationDate")),
@@ -61,7 +69,7 @@ def properties_of(document: PdfDocument) -> Properties:
     )
 
 
-def attachments_of(document: PdfDocument, limits: ExtractLimits) -> tuple[tuple[Attachment, ...], list[str]]:
+def _attachments_of(document: PdfDocument, limits: ExtractLimits) -> tuple[tuple[Attachment, ...], list[str]]:
     """Files attached to a document, and warnings about those left out."""
     from pypdfium2 import PdfiumError
 
@@ -89,7 +97,7 @@ def attachments_of(document: PdfDocument, limits: ExtractLimits) -> tuple[tuple[
     return tuple(found), warnings
 
 
-def form_warnings(document: PdfDocument) -> list[str]:
+def _form_warnings(document: PdfDocument) -> list[str]:
     import pypdfium2.raw as pdfium
 
     if document.get_formtype() == pdfium.FORMTYPE_XFA_FULL:
@@ -155,12 +163,6 @@ def _file_name(name: str) -> str:
     return "".join(char for char in last if char.isprintable()).strip()[:255]
 
 
-# Form fields and notes of a PDF page, which the text layer lacks.
-#
-# Flattening draws them into the page as people see them. Values and notes that are not in the text then are
-# added below it.
-
-
 KEPT_WORDS = 0.95
 """Share of the earlier words that must be left after flattening, which can break a page's fonts."""
 _MAX_ANNOTATIONS = 5_000
@@ -173,14 +175,14 @@ _PATH = re.compile(r"\[\d+\]")
 """Mark of a field name that a form designer made."""
 
 
-class PageAdditions(msgspec.Struct, frozen=True):
+class _PageAdditions(msgspec.Struct, frozen=True):
     """Values of form fields and texts of notes on a page."""
 
     texts: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
-def has_additions(page: PdfPage) -> bool:
+def _has_additions(page: PdfPage) -> bool:
     """Check whether a page has annotations besides links and popups."""
     import pypdfium2.raw as pdfium
 
@@ -195,8 +197,11 @@ def has_additions(page: PdfPage) -> bool:
     return False
 
 
-def additions(page: PdfPage) -> PageAdditions:
-    """Read the values of form fields and the texts of notes, in the order of the file."""
+def _additions(page: PdfPage) -> _PageAdditions:
+    """Read the values of form fields and the texts of notes, in the order of the file.
+
+    Those that are not in the text of the page once it is flattened are added below it.
+    """
     import pypdfium2.raw as pdfium
 
     texts: dict[str, None] = {}
@@ -211,7 +216,7 @@ def additions(page: PdfPage) -> PageAdditions:
             warnings[warning] = None
         finally:
             pdfium.FPDFPage_CloseAnnot(annotation)
-    return PageAdditions(tuple(filter(None, texts)), tuple(filter(None, warnings)))
+    return _PageAdditions(tuple(filter(None, texts)), tuple(filter(None, warnings)))
 
 
 def _read(page: PdfPage, annotation: Any) -> tuple[str, str]:
@@ -230,8 +235,11 @@ def _read(page: PdfPage, annotation: Any) -> tuple[str, str]:
     return text, "a file attached to a note is not read" if attached else ""
 
 
-def flatten(page: PdfPage) -> None:
-    """Draw fields and notes into the page, which must be closed and opened again to show them."""
+def _flatten(page: PdfPage) -> None:
+    """Draw fields and notes, which the text layer lacks, into the page as people see them.
+
+    The page must be closed and opened again to show them.
+    """
     import pypdfium2.raw as pdfium
 
     pdfium.FPDFPage_Flatten(page, pdfium.FLAT_NORMALDISPLAY)
@@ -308,11 +316,6 @@ def _string(read: Callable[..., int], *arguments: Any) -> str:
     return clean(bytes(buffer)[: size - 2].decode("utf-16-le", "replace")).replace("\x00", "").strip()
 
 
-# Damage of a PDF: signs of an object table rebuilt by pdfium, with possibly missing parts.
-#
-# pdfium repairs silently. This checks the last table of a file against the objects it points to.
-
-
 _TAIL = 2_048
 _MAX_ENTRIES = 1_000
 _ENTRY_BYTES = 20
@@ -328,8 +331,11 @@ CUT_OFF = "the PDF is cut off: its end is missing, so that later pages or change
 WRONG_TABLE = "the PDF is damaged: its table of objects is wrong, so that parts may be missing"
 
 
-def damage_warnings(data: bytes) -> list[str]:
-    """Warnings about a damaged file, which pdfium opened nevertheless."""
+def _damage_warnings(data: bytes) -> list[str]:
+    """Warnings about a damaged file, which pdfium opened nevertheless: it repairs silently.
+
+    This checks the last table of objects of a file against the objects it points to.
+    """
     starts = _START.findall(data[-_TAIL:])
     if not starts:
         return [CUT_OFF]
@@ -380,9 +386,6 @@ def _balanced(data: bytes, at: int) -> bool:
     return plain.count(b"<<") == plain.count(b">>") and plain.count(b"[") == plain.count(b"]")
 
 
-# Objects on a PDF page: the part covered by pictures, invisible text, text without width.
-
-
 _SAMPLE = 5
 """Objects looked at from both ends of a page, to find out whether it has invisible text."""
 _MAX_OBJECTS = 20_000
@@ -393,7 +396,7 @@ Matrix = tuple[float, float, float, float, float, float]
 _IDENTITY: Matrix = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
 
 
-def survey(page: PdfPage, *, whole: bool) -> Shown:
+def _survey(page: PdfPage, *, whole: bool) -> Shown:
     """Survey the objects of a page. Unless ``whole``, only if some of its text is invisible."""
     import pypdfium2.raw as pdfium
 
@@ -540,8 +543,8 @@ class PdfPages:
             self.close()
             pages = how_many(self.page_count, "page")
             raise DocumentTooLarge(f"the PDF has {pages}; the limit is {limits.pages:,}")
-        self.title = title_of(self._document)
-        self.properties = properties_of(self._document)
+        self.title = _title_of(self._document)
+        self.properties = _properties_of(self._document)
 
     @cached_property
     def attachments(self) -> tuple[Attachment, ...]:
@@ -549,12 +552,12 @@ class PdfPages:
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        found = damage_warnings(self._data) + form_warnings(self._document)
+        found = _damage_warnings(self._data) + _form_warnings(self._document)
         return (*found, *self._attached[1])
 
     @cached_property
     def _attached(self) -> tuple[tuple[Attachment, ...], list[str]]:
-        return attachments_of(self._document, self._limits)
+        return _attachments_of(self._document, self._limits)
 
     def page(self, number: int) -> Page:
         import pypdfium2
@@ -622,18 +625,17 @@ class PdfPages:
 
     def _page(self, page: PdfPage, number: int) -> Page:
         raw = raw_text(page)
-        measures = layer.measure(raw)
-        reason = layer.unusable(measures)
-        added = PageAdditions()
-        if has_additions(page):
-            added = additions(page)
+        measures = measure(raw)
+        reason = unusable(measures)
+        added = _PageAdditions()
+        if _has_additions(page):
+            added = _additions(page)
             raw = self._flattened_text(number, raw)
         text = "" if reason else normalised(raw)
         text = with_additions(text, added.texts)
         if reason is None:
-            few = measures.chars < layer.FEW_CHARS or measures.cjk >= layer.MOSTLY
-            shown = survey(page, whole=few)
-            reason = layer.incomplete(measures, shown, has_text=bool(text))
+            shown = _survey(page, whole=not is_telling(measures))
+            reason = incomplete(measures, shown, has_text=bool(text))
         return Page(number, text, needs_ocr=reason is not None, warnings=added.warnings, ocr_reason=reason)
 
     def _flattened_text(self, number: int, raw: str) -> str:
@@ -645,7 +647,7 @@ class PdfPages:
             self._flattened = _open(self._data)
         page = self._flattened[number - 1]
         try:
-            flatten(page)
+            _flatten(page)
         finally:
             page.close()
         page = self._flattened[number - 1]

@@ -1,4 +1,7 @@
-"""Text of a PDF page as pdfium reads it, without text outside the page's box."""
+"""Text layer of a PDF page as pdfium reads it: its text, its words with their places, and its quality.
+
+The quality decides by measure which pages need OCR. Text outside the page's box is left out.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,6 @@ from penstock.pipeline.extract.protocol import OcrReason, PlacedWord
 
 if TYPE_CHECKING:
     from pypdfium2 import PdfPage, PdfTextPage
-
-
-# Words of a PDF page with their places on the page's picture.
 
 
 MOST_CHARS = 200_000
@@ -80,21 +80,16 @@ def _on_picture(page: PdfPage, x: float, y: float) -> tuple[float, float]:
     return across.value / _GRID, down.value / _GRID
 
 
-# Quality of a PDF's text layer: decides by measure which pages need OCR.
-#
-# The three measures of the text are shares between 0 and 1, taken before control characters become blanks.
-
-
-FEW_CHARS = 20
+_FEW_CHARS = 20
 """Number of characters below which a layer is not judged, and a large picture counts more than it."""
-ODD_SHARE = 0.2
-FREQUENT_SHARE = 0.3
-NOISE_SHARE = 0.3
-LARGE_PICTURE = 0.5
-FULL_PICTURE = 0.8
-MOSTLY = 0.5
+_ODD_SHARE = 0.2
+_FREQUENT_SHARE = 0.3
+_NOISE_SHARE = 0.3
+_LARGE_PICTURE = 0.5
+_FULL_PICTURE = 0.8
+_MOSTLY = 0.5
 
-HYPHENS = "\ufffe\uffff\x02"
+_HYPHENS = "\ufffe\uffff\x02"
 """Characters as which pdfium returns a hyphen at the end of a line."""
 _ASCII = bytes(range(128))
 _LETTERS = ascii_letters.encode()
@@ -123,7 +118,11 @@ _NO_SCRIPT = frozenset("MODIFIER COMBINING MATHEMATICAL MICRO OHM KELVIN ANGSTRO
 
 
 class LayerMeasures(msgspec.Struct, frozen=True):
-    """Measures of a page's text layer."""
+    """Measures of a page's text layer.
+
+    ``odd``, ``frequent`` and ``noise`` are shares between 0 and 1, taken before control characters become
+    blanks.
+    """
 
     chars: int
     """Number of characters that are no white space."""
@@ -175,15 +174,21 @@ def measure(raw: str) -> LayerMeasures:
 
 def unusable(layer: LayerMeasures) -> OcrReason | None:
     """The reason why a layer's text is garbage, or None for a usable one."""
-    if layer.chars < FEW_CHARS:
+    if layer.chars < _FEW_CHARS:
         return None
-    if layer.odd >= ODD_SHARE:
+    if layer.odd >= _ODD_SHARE:
         return OcrReason.UNDECODABLE
-    if layer.frequent is not None and layer.frequent < FREQUENT_SHARE:
+    if layer.frequent is not None and layer.frequent < _FREQUENT_SHARE:
         return OcrReason.SHIFTED
-    if layer.noise >= NOISE_SHARE:
+    if layer.noise >= _NOISE_SHARE:
         return OcrReason.NOISE
     return None
+
+
+def is_telling(layer: LayerMeasures) -> bool:
+    """Check whether the layer alone tells that it is complete, so that few objects of the page are looked
+    at."""
+    return layer.chars >= _FEW_CHARS and layer.cjk < _MOSTLY
 
 
 def incomplete(layer: LayerMeasures, shown: Shown, *, has_text: bool) -> OcrReason | None:
@@ -193,11 +198,11 @@ def incomplete(layer: LayerMeasures, shown: Shown, *, has_text: bool) -> OcrReas
     """
     if not has_text:
         return OcrReason.NO_TEXT if shown.anything else None
-    if layer.chars < FEW_CHARS and shown.pictures >= LARGE_PICTURE:
+    if layer.chars < _FEW_CHARS and shown.pictures >= _LARGE_PICTURE:
         return OcrReason.SPARSE
-    if shown.hidden >= MOSTLY and shown.pictures >= FULL_PICTURE:
+    if shown.hidden >= _MOSTLY and shown.pictures >= _FULL_PICTURE:
         return OcrReason.HIDDEN_LAYER
-    if shown.narrow >= MOSTLY and (layer.cjk >= MOSTLY or layer.chars < FEW_CHARS):
+    if shown.narrow >= _MOSTLY and (layer.cjk >= _MOSTLY or layer.chars < _FEW_CHARS):
         return OcrReason.VERTICAL
     return None
 
@@ -231,7 +236,7 @@ def _kind(char: str) -> str:
     """Script of a letter, by its Unicode name; empty for letters of every script, digits and signs."""
     if char.isascii():
         return "LATIN" if char.isalpha() else ""
-    if char.isspace() or char in HYPHENS:
+    if char.isspace() or char in _HYPHENS:
         return _BLANK
     if char == "\ufffd" or unicodedata.category(char) in ("Cc", "Cn", "Co", "Cs"):
         return _ODD
@@ -268,7 +273,7 @@ def raw_text(page: PdfPage) -> str:
 def normalised(raw: str) -> str:
     """The text with words joined at line ends, ``\\n`` line ends, NFC, and without control characters."""
     text = raw.replace("\r\n", "\n")
-    for hyphen in HYPHENS:
+    for hyphen in _HYPHENS:
         if hyphen in text:
             text = text.replace(hyphen + "\n", "").replace(hyphen, "")
     encoded = text.encode("utf-8", "surrogatepass")

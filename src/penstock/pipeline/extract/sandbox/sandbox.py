@@ -14,7 +14,7 @@ import threading
 from contextlib import suppress
 from types import TracebackType
 
-import msgspec
+from msgspec.structs import replace
 
 from penstock import errors
 from penstock.catalog.values import Failure, NewPage
@@ -254,7 +254,7 @@ class _DeadlyDocument:
     """A document with pages at which a child died."""
 
     def __init__(self, head: ExtractedText, failure: ParserFailed) -> None:
-        self.head = msgspec.structs.replace(head, attachments=())
+        self.head = replace(head, attachments=())
         self.deaths = 0
         self._failure = failure
 
@@ -314,7 +314,7 @@ class _Call:
         self.opened = False
         if self.head is not None:
             stop = self.request.pages[1] if self.request.pages else self.head.page_count + 1
-            self.request = msgspec.structs.replace(self.request, pages=(self._next(), stop))
+            self.request = replace(self.request, pages=(self._next(), stop))
 
     def fail_page(self, failure: ParserFailed) -> None:
         self._fail(self._next(), Failure(failure.code, failure.message))
@@ -372,7 +372,7 @@ class _Call:
         warnings = dict.fromkeys(warning for read in self._pages for warning in read.warnings)
         unread = failure_warnings([number for number, *_ in failed])
         empty = build_draft(self.head, self.request.sizes, complete=False)
-        return msgspec.structs.replace(empty, pages=pages, warnings=(*self.head.warnings, *unread, *warnings))
+        return replace(empty, pages=pages, warnings=(*self.head.warnings, *unread, *warnings))
 
 
 def _digest(data: bytes) -> bytes:

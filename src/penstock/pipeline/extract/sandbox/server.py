@@ -1,7 +1,8 @@
 """The processes of the sandbox: a zygote for forking, and a child for parsing files.
 
 The zygote has one thread, holds no data and loads the parsers. A child confines itself, then serves files
-until the sandbox ends it.
+until the sandbox ends it: Landlock denies files, seccomp denies system calls. Where the kernel has neither,
+nothing is denied and nothing fails; ``supported`` tells which of them it has.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from typing import IO, Any
 import msgspec
 
 from penstock.errors import DocumentTooLarge, UnreadableDocument
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline import budget
 from penstock.pipeline.draft import build_draft
 from penstock.pipeline.extract.factory import LIBRARIES, extractor
@@ -59,12 +59,6 @@ from penstock.pipeline.extract.text import (
 )
 from penstock.pipeline.ocr.protocol import OcrOptions
 
-# Confinement of a process by the kernel: no network, no processes, no files but those named.
-#
-# Landlock denies files, seccomp denies system calls. Where the kernel has neither, nothing is denied and
-# nothing fails; ``supported`` tells which of them it has.
-
-
 try:
     import ctypes
 except ImportError:  # an interpreter built without it
@@ -93,7 +87,7 @@ _COMMON_ALLOWED = (436, 437, 439, 441, 449)
 """close_range, openat2, faccessat2, epoll_pwait2, futex_waitv."""
 
 
-class _Calls(NamedTuple):
+class _Calls(msgspec.Struct, frozen=True):
     """Numbers of system calls on one architecture."""
 
     architecture: int
@@ -154,7 +148,7 @@ _CALLS = {
 }
 
 
-class Confinement(NamedTuple):
+class Confinement(msgspec.Struct, frozen=True):
     """Means of the kernel against a parser under foreign control."""
 
     landlock: int = 0
@@ -200,7 +194,7 @@ def confine(readable: Iterable[str]) -> Confinement:
     return Confinement(landlock, found.seccomp and _deny_calls(calls))
 
 
-def end_with_parent(parent: int) -> None:
+def _end_with_parent(parent: int) -> None:
     """Let the kernel kill this process when the parent ends; exit now if the parent has already ended."""
     if _calls() is not None:
         _libc().prctl(_SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
@@ -366,7 +360,7 @@ def _fork(control: socket.socket, channel: int, order: Fork) -> int:
     status = 1
     try:
         control.close()
-        end_with_parent(zygote)
+        _end_with_parent(zygote)
         source, sink = os.fdopen(channel, "rb", 1 << 16), os.fdopen(os.dup(channel), "wb", 1 << 16)
         memory = budget.OwnMemory()
         _lower_limits(own_bytes(memory) + order.memory_bytes if order.memory_bytes else None)
