@@ -20,7 +20,6 @@ from typing import Any, BinaryIO
 import msgspec
 
 from penstock.errors import BackupDamaged, SchemaMismatch
-from penstock.named_tuple import NamedTuple
 
 FIRST_LINE = b"penstock backup\n"
 FORMAT = 1
@@ -163,7 +162,7 @@ class ArchiveWriter:
         self._file.write(data)
 
 
-class PartRows(NamedTuple):
+class PartRows(msgspec.Struct, frozen=True):
     """Rows of a part, in the order of the file. ``size``: their encoded bytes, if known."""
 
     header: PartHeader

@@ -48,7 +48,6 @@ from penstock.errors import (
     StoreUnavailable,
     WorkersRunning,
 )
-from penstock.named_tuple import NamedTuple
 from penstock.queue.factory import open_queue
 from penstock.queue.job import Job, JobQuery, Scope
 from penstock.queue.limits import Limit, gated
@@ -119,7 +118,7 @@ _QUEUE_PARTS = {
 }
 
 
-class Contents(NamedTuple):
+class Contents(msgspec.Struct, frozen=True):
     """The rows of a queue and a catalog at one moment."""
 
     queue: Iterator[list[Job]]
@@ -376,8 +375,9 @@ class ContentsCheck:
             if value is None or not 0 <= value < _MOST:
                 raise self._damaged(f"its header has no usable number {number!r}")
 
-    def add(self, header: PartHeader, rows: list[Row]) -> None:
+    def add(self, part: PartRows) -> None:
         """Check the next rows. The first ones of a part begin it."""
+        header, rows = part.header, part.rows
         if not self.headers or self.headers[-1] != header:
             self._begin(header)
         if not _are_scalars(rows):
@@ -457,7 +457,7 @@ class BackupReport(msgspec.Struct, frozen=True, kw_only=True):
     """Older backups that were removed."""
 
 
-class RestoreOptions(NamedTuple):
+class RestoreOptions(msgspec.Struct, frozen=True):
     """``replace``: delete the contents of the stores first. ``check``: read the backup, and write nothing."""
 
     replace: bool = False
@@ -540,11 +540,11 @@ class Backups:
         reader = ArchiveReader(file, str(path))
         check = ContentsCheck(str(path), reader.header)
         rows = 0
-        for header, batch, _ in reader.rows():
+        for part in reader.rows():
             # A part begins with an empty batch.
-            rows = rows + len(batch) if batch else 0
-            check.add(header, batch)
-            on_progress(f"checking {header.part}", rows, of_all * reader.position / reader.size)
+            rows = rows + len(part.rows) if part.rows else 0
+            check.add(part)
+            on_progress(f"checking {part.header.part}", rows, of_all * reader.position / reader.size)
         check.end()
         return _report(path, reader.header, reader.parts), check.headers
 
@@ -620,17 +620,17 @@ def _archive(writer: ArchiveWriter, contents: Contents, on_progress: OnProgress)
     rows = done = 0
     # Only a person who watches wants to know how much there is.
     total = contents.rows() if on_progress is not _silent else 0
-    for header, batch, _ in contents.parts():
-        if header != begun:
+    for part in contents.parts():
+        if part.header != begun:
             if begun is not None:
                 writer.end()
-            writer.begin(header)
-            begun, rows = header, 0
-        if batch:
-            writer.add(batch)
-            rows += len(batch)
-            done += len(batch)
-            on_progress(header.part, rows, min(done / total, 1.0) if total else 0.0)
+            writer.begin(part.header)
+            begun, rows = part.header, 0
+        if part.rows:
+            writer.add(part.rows)
+            rows += len(part.rows)
+            done += len(part.rows)
+            on_progress(part.header.part, rows, min(done / total, 1.0) if total else 0.0)
     writer.end()
     writer.finish()
     return writer.parts
@@ -783,14 +783,14 @@ OnJobs: TypeAlias = Callable[[list[Job], str | None], None]
 BEFORE = "imported before"
 
 
-class MoveResult(NamedTuple):
+class MoveResult(msgspec.Struct, frozen=True):
     """Parts of the source, and the names of those that differ in the target; None: not compared."""
 
     parts: list[PartSummary]
     differing: list[str] | None
 
 
-class OpenStores(NamedTuple):
+class OpenStores(msgspec.Struct, frozen=True):
     """The stores of some settings."""
 
     settings: Settings

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from penstock.cli.exit_codes import REFUSED
 from penstock.cli.hit_page import relative
@@ -192,4 +193,4 @@ def _plans_as_json(plans: list[Prune], done: list[Receipt]) -> dict[str, Any]:
 
 
 def _as_json(found: ProjectView) -> dict[str, Any]:
-    return found._asdict() | {"checked_out": found.checked_out}
+    return msgspec.structs.asdict(found) | {"checked_out": found.checked_out}

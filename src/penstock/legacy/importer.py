@@ -45,11 +45,10 @@ from penstock.legacy.mappings import (
     TableSource,
     storable_text,
 )
-from penstock.named_tuple import NamedTuple
 from penstock.queue.factory import postgres_driver
 from penstock.queue.job import Job
 from penstock.queue.protocol import Queue
-from penstock.service.adoption import AdoptedPage, Adopter, ReadDocument, flaw
+from penstock.service.adoption import Adopter, ReadDocument, flaw
 from penstock.store_url import StoreUrl
 
 TAKEN_OVER = "was read there; its text is taken over, and only its vectors are made here"
@@ -195,7 +194,7 @@ class Readings:
         else:
             self.read[reason or NEVER_READ] += 1
             note = f"{READ_AGAIN}: {reason}" if reading is not None else one.planned.note
-        return one._replace(planned=msgspec.structs.replace(one.planned, note=note))
+        return msgspec.structs.replace(one, planned=msgspec.structs.replace(one.planned, note=note))
 
     def as_dict(self) -> dict[str, Any]:
         """The counts for programs."""
@@ -216,9 +215,8 @@ def _read_document(one: RowReport | PreparedRow | PartOf) -> tuple[Place, ReadDo
     assert isinstance(one, PreparedRow)
     assert one.planned.reading is not None
     reading, job = one.planned.reading, one.job
-    pages = tuple(AdoptedPage(*page) for page in reading.pages)
     document = ReadDocument(
-        path=job.payload["file_path"], pages=pages, read_at=reading.read_at, sha256=reading.sha256
+        path=job.payload["file_path"], pages=reading.pages, read_at=reading.read_at, sha256=reading.sha256
     )
     return Place(job.tenant_id, job.collection, job.branch), document
 
@@ -416,7 +414,7 @@ class ImportReport:
 OnRows: TypeAlias = Callable[[Sequence[RowReport], ImportReport], None]
 
 
-class ImportOptions(NamedTuple):
+class ImportOptions(msgspec.Struct, frozen=True):
     """Options of an import: dry run, comparison, and removal of the source."""
 
     dry_run: bool = False
@@ -519,7 +517,7 @@ VERIFIED = ""
 SHOWN_DIFFERENCES = 20
 
 
-class Kind(NamedTuple):
+class Kind(msgspec.Struct, frozen=True):
     """A kind of import. ``tables``: where its rows are, if they are in a database."""
 
     mapping: RowMapping

@@ -11,7 +11,6 @@ import msgspec
 
 from penstock.errors import ImportRefused, PathNotFound, StoreError
 from penstock.legacy.mappings import RETIRED, LegacyRow
-from penstock.named_tuple import NamedTuple
 
 JOURNAL, SNAPSHOT = "index_queue.jsonl", "index_queue.snapshot"
 TABLE = "index_queue"
@@ -20,7 +19,7 @@ OURS = frozenset({"n", "at", "do"})
 LONGEST_LINE = 16 * 1024 * 1024
 
 
-class RecordPlace(NamedTuple):
+class RecordPlace(msgspec.Struct, frozen=True):
     """Place of a record: the file, and the start and end offsets."""
 
     file: str

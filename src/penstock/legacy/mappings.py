@@ -20,12 +20,12 @@ from penstock.catalog.rules.phases import PHASES
 from penstock.clock import format_time
 from penstock.config import Settings
 from penstock.errors import InvalidName, InvalidRequest, UnknownStatus
-from penstock.named_tuple import NamedTuple
 from penstock.queue import payloads, transitions
 from penstock.queue.job import Job, NewJob, Status, failure_reason
 from penstock.queue.payloads import ITEM_TYPES
 from penstock.redis_contract import messages
 from penstock.redis_contract.lists import DEAD_LETTER, NORMAL, PRIORITIES, QUEUE
+from penstock.service.adoption import AdoptedPage
 from penstock.service.requests import Submission, new_jobs
 from penstock.vocabulary import understand
 
@@ -36,7 +36,7 @@ RETIRED = "_retired"
 """Suffix of tables, keys and files that an import has set aside."""
 
 
-class LegacyRow(NamedTuple):
+class LegacyRow(msgspec.Struct, frozen=True):
     """A row of another queue. ``fault``: why its values could not be read."""
 
     table: str
@@ -64,21 +64,13 @@ class RowReport(msgspec.Struct, frozen=True):
     reason: str | None = None
 
 
-class FinishedPage(NamedTuple):
-    """The text of a page that was read: a file with it, or the text itself."""
-
-    number: int
-    file_path: str | None = None
-    text: str | None = None
-
-
 class FinishedReading(msgspec.Struct, frozen=True, kw_only=True):
     """A document that was read completely. ``read_at`` None: unknown; ``sha256``: of the file, if known.
 
     ``embedded`` and ``extracted``: vectors and entities were made there. They are in other stores.
     """
 
-    pages: tuple[FinishedPage, ...]
+    pages: tuple[AdoptedPage, ...]
     read_at: datetime | None = None
     sha256: str | None = None
     embedded: bool = False
@@ -120,7 +112,7 @@ class PlannedJob(msgspec.Struct, frozen=True, kw_only=True):
     """Text of the file, which need not be read again. None: it was not read, or not completely."""
 
 
-class PartOf(NamedTuple):
+class PartOf(msgspec.Struct, frozen=True):
     """A row merged into the job of another one."""
 
     table: str
@@ -331,7 +323,7 @@ SHORTEST_KEPT_ID = 8
 RowMapping: TypeAlias = Callable[[LegacyRow], Planned]
 
 
-class PreparedRow(NamedTuple):
+class PreparedRow(msgspec.Struct, frozen=True):
     """A row with the resulting job, and the same as a new request."""
 
     row: LegacyRow
@@ -684,7 +676,7 @@ def with_parts(source: TableSource) -> Iterator[LegacyRow]:
             if row.table == DOCUMENTS:
                 owner = str(row.values.get("id"))
                 more = {PAGES_OF: pages.get(owner, []), FAULTS_OF: chunks.get(owner, [])}
-                row = row._replace(values={**row.values, **more})
+                row = msgspec.structs.replace(row, values={**row.values, **more})
             yield row
 
 
@@ -819,11 +811,11 @@ def _detailed(details: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _page_text(page: Columns) -> FinishedPage:
+def _page_text(page: Columns) -> AdoptedPage:
     done = read_status(page.text("ocr_status", "status"), **_DOCUMENT_WORDS) is Status.DONE
     path, text = page.text(*_PAGE_FILE), page.text(*_PAGE_TEXT)
     number = page.number(*_NUMBER) or 0
-    return FinishedPage(number, path, text) if done else FinishedPage(number)
+    return AdoptedPage(number, path, text) if done else AdoptedPage(number)
 
 
 def _sha256(columns: Columns) -> str | None:
@@ -877,7 +869,7 @@ JOURNAL = "index_queue"
 _STATUS_FIELDS = ("status", "submitted_at", "rag_id", "filename")
 
 
-class RagPlace(NamedTuple):
+class RagPlace(msgspec.Struct, frozen=True):
     """Collection and tenant of a configured RAG."""
 
     collection: str

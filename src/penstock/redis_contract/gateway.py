@@ -32,7 +32,6 @@ from penstock.errors import (
     UnknownRag,
     UnsupportedSource,
 )
-from penstock.named_tuple import NamedTuple
 from penstock.queue.job import Status
 from penstock.queue.payloads import ARRIVAL, DeliveredFile
 from penstock.redis_contract import lists, messages, rags
@@ -62,7 +61,7 @@ UNREADABLE = "\N{REPLACEMENT CHARACTER}"
 """Stands for bytes that are no character. An id or a path with one in it cannot be used."""
 
 
-class RefusedMessage(NamedTuple):
+class RefusedMessage(msgspec.Struct, frozen=True):
     """A refused message: the readable fields, with placeholders for the others."""
 
     message: Message
@@ -148,7 +147,7 @@ BATCH = 50
 log = logging.getLogger("penstock.gateway")
 
 
-class Request(NamedTuple):
+class Request(msgspec.Struct, frozen=True):
     """A valid message, with the submission for the job."""
 
     taken: TakenMessage
@@ -249,7 +248,7 @@ class Intake:
             self._jobs.submit_many([request.submission for request in requests], exact=True)
         except (InvalidRequest, QueueFull):
             return self._add_singly(requests)
-        return [request._replace(again=True) for request in requests], []
+        return [msgspec.structs.replace(request, again=True) for request in requests], []
 
     def _add_singly(self, requests: list[Request]) -> tuple[list[Request], list[Request]]:
         added: list[Request] = []
@@ -266,7 +265,7 @@ class Intake:
             except InvalidRequest as refusal:
                 self._refuse(request.taken, refusal, request.raw)
             else:
-                added.append(request._replace(again=True))
+                added.append(msgspec.structs.replace(request, again=True))
         return added, rest
 
     def _known(self, request: Request) -> Request | None:
@@ -283,13 +282,13 @@ class Intake:
             return None
         later = request.message.retry_count > read(found).retry_count
         if not later or job.status not in (Status.FAILED, Status.CANCELLED):
-            return request._replace(again=not job.ended)
+            return msgspec.structs.replace(request, again=not job.ended)
         try:
             self._jobs.retry(job.queue_id)
         except Conflict as refusal:
             self._lists.refuse(request.taken, dead_letter(request.taken.raw, refusal, request.raw), None, {})
             return None
-        return request._replace(again=True)
+        return msgspec.structs.replace(request, again=True)
 
     # Messages.
 

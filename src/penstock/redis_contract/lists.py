@@ -13,7 +13,6 @@ from typing import Any, Protocol
 import msgspec
 
 from penstock import clock
-from penstock.named_tuple import NamedTuple
 from penstock.redis_contract.messages import (
     DONE,
     FAILED,
@@ -88,7 +87,7 @@ def processing_key(gateway: str, priority: int) -> str:
     return f"rag:ingest:processing:{gateway}:{priority}"
 
 
-class ServedList(NamedTuple):
+class ServedList(msgspec.Struct, frozen=True):
     key: str
     priority: int
 
@@ -137,7 +136,7 @@ class Broker(Protocol):
     def close(self) -> None: ...
 
 
-class TakenMessage(NamedTuple):
+class TakenMessage(msgspec.Struct, frozen=True):
     """A message in a processing list of this gateway."""
 
     raw: bytes

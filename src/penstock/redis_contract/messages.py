@@ -16,7 +16,6 @@ from msgspec import Meta
 
 from penstock import vocabulary
 from penstock.errors import InvalidMessage, InvalidRequest, PayloadTooLarge, UnsupportedSource
-from penstock.named_tuple import NamedTuple
 from penstock.queue import payloads
 from penstock.queue.job import Job, Status
 
@@ -514,7 +513,7 @@ _MEMBER = re.compile(r"[\s,{]*(?=\")")
 _VALUE = re.compile(r"\s*:\s*")
 
 
-class OversizedMessage(NamedTuple):
+class OversizedMessage(msgspec.Struct, frozen=True):
     """The beginning of a message above the limit, with the list that it came from."""
 
     size: int

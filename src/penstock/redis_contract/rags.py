@@ -20,7 +20,6 @@ import msgspec
 
 from penstock.errors import DriverMissing, InvalidName, InvalidRags, OutsideRag, UnknownRag
 from penstock.extensions import install_remedy
-from penstock.named_tuple import NamedTuple
 from penstock.queue import payloads
 from penstock.redis_contract.lists import RESERVED
 from penstock.service.paths import real_path
@@ -267,7 +266,7 @@ MAX_RECORD = 1 << 20
 FileTest = Callable[[os.stat_result], bool]
 
 
-class Moved(NamedTuple):
+class Moved(msgspec.Struct, frozen=True):
     """The current path of a file, and why the move failed, if so."""
 
     path: str

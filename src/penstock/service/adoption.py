@@ -21,7 +21,6 @@ from penstock.catalog.rules.publication import Portions
 from penstock.catalog.values import Fingerprints, NewGeneration, Outcome, Place, StoreResult
 from penstock.errors import InvalidText
 from penstock.handlers.members import hash_of
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.chunk.text import ChunkSizes
 from penstock.pipeline.draft import build_draft, without_pictures
 from penstock.pipeline.extract import file_types
@@ -36,7 +35,7 @@ CLOCKS_DIFFER = timedelta(seconds=2)
 """Tolerance between the clock of the other system and that of the file system."""
 
 
-class AdoptedPage(NamedTuple):
+class AdoptedPage(msgspec.Struct, frozen=True):
     """A page that was read: its text, or the path of a file with it."""
 
     number: int

@@ -27,7 +27,6 @@ from penstock.extensions import EXTRAS, install_command
 from penstock.graph_stores.protocol import GraphCopy
 from penstock.handlers.outside_stores import unfilled_stores
 from penstock.handlers.source_files import FETCHED, uploads_directory
-from penstock.named_tuple import NamedTuple
 from penstock.queue import transitions
 from penstock.queue.job import JobQuery
 from penstock.queue.protocol import Queue
@@ -71,7 +70,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     """Check that ``penstock doctor --fix`` repairs."""
 
 
-class Finding(NamedTuple):
+class Finding(msgspec.Struct, frozen=True):
     """A check with an optional repair. The repair returns a description of the changes."""
 
     check: Check
@@ -335,7 +334,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
         return all(check.status != "failed" for check in self.checks)
 
 
-class Installation(NamedTuple):
+class Installation(msgspec.Struct, frozen=True):
     """Functions to open the parts of an installation, and to check or repair the state of workers."""
 
     open_queue: Callable[[], Queue]

@@ -36,7 +36,6 @@ from penstock.errors import (
 from penstock.handlers.context import Registry
 from penstock.handlers.functions import MAP, MAP_INDEX, Exists, Function, FunctionOptions, Functions
 from penstock.handlers.webhooks import webhook_options
-from penstock.named_tuple import NamedTuple
 from penstock.queue import job as results
 from penstock.queue import payloads, transitions
 from penstock.queue.job import (
@@ -594,7 +593,7 @@ def read_entity(given: tuple[str, str] | None) -> tuple[str, str] | None:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class _Template(NamedTuple):
+class _Template(msgspec.Struct, frozen=True):
     """A checked call with the function's defaults; ``takes_any``: any mapping is a valid payload."""
 
     function: Function

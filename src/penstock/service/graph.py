@@ -11,7 +11,6 @@ import msgspec
 from penstock.catalog.graph import Edge, GraphCounts, GraphReader, GraphStore, Mention, Neighbourhood, Node
 from penstock.config import Settings
 from penstock.errors import NotInGraph
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.factory import has_pages
 from penstock.service.graph_svg import xml_text
@@ -27,7 +26,7 @@ CANDIDATES = 4
 """Entities read for each one that is wanted, so that there is a choice."""
 
 
-class _Rank(NamedTuple):
+class _Rank(msgspec.Struct, frozen=True, order=True):
     """A place in the order; the least is shown first."""
 
     hop: int
@@ -80,7 +79,7 @@ def _ranks(found: Neighbourhood) -> dict[int, _Rank]:
 NO_GRAPH = "Extract entities first, with `penstock index --graph PATH`."
 
 
-class EntityReport(NamedTuple):
+class EntityReport(msgspec.Struct, frozen=True):
     """An entity with some chunks that mention it."""
 
     node: Node

@@ -9,8 +9,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from xml.sax.saxutils import escape
 
+import msgspec
+
 from penstock.catalog.graph import Edge, Neighbourhood, Node
-from penstock.named_tuple import NamedTuple
 
 RING = 210
 """Least distance of two rings: a label fits in between."""
@@ -39,7 +40,7 @@ text { font: 12px system-ui, sans-serif; fill: #1b1f24; }
 """
 
 
-class _Spot(NamedTuple):
+class _Spot(msgspec.Struct, frozen=True):
     """Position of a node. ``angle``: direction from the centre, in radians."""
 
     x: float

@@ -23,7 +23,6 @@ from penstock.catalog.rules.words import (
 )
 from penstock.catalog.values import ChunkView, Filters, StoredProperties
 from penstock.errors import InvalidSetting
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import FileType
 from penstock.vocabulary import how_many
@@ -245,7 +244,7 @@ def _corrects(word: str, answer: SearchResult) -> bool:
     return any(each.word == word for each in answer.corrections)
 
 
-class RankedText(NamedTuple):
+class RankedText(msgspec.Struct, frozen=True):
     """A text with the score, the best place and all others."""
 
     score: float
@@ -254,7 +253,7 @@ class RankedText(NamedTuple):
     rerank_score: float | None = None
 
 
-class Match(NamedTuple):
+class Match(msgspec.Struct, frozen=True):
     """Facts about how a chunk matches a query; see ``Hit``."""
 
     weak: bool
@@ -352,7 +351,7 @@ def _page(view: ChunkView) -> int | None:
     return view.page_number if view.page_count > 1 else None
 
 
-class _QueryMarks(NamedTuple):
+class _QueryMarks(msgspec.Struct, frozen=True):
     """Words of a query to mark in a snippet: plain ones, and a pattern of phrases and others."""
 
     plain: frozenset[str]

@@ -16,7 +16,6 @@ from penstock.catalog.rules.publication import remedy_for
 from penstock.catalog.values import Document, PageState, Place, RecognizedPages, Source
 from penstock.errors import AmbiguousId, InvalidRequest, JobNotFound
 from penstock.handlers.members import container_of, published_members
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.file_types import suffix_of
 from penstock.queue.job import CHILDREN, Held, Job, JobQuery, Status, kept_until
 from penstock.queue.payloads import USUAL_CHUNK, OperationName, TypeName, validate_name
@@ -163,7 +162,7 @@ def cancelled_children(queue: Queue, job: Job) -> int:
     return number
 
 
-class _FailedInside(NamedTuple):
+class _FailedInside(msgspec.Struct, frozen=True):
     """Failed files inside others, and failed child jobs without a failed file on the disk."""
 
     files: int = 0

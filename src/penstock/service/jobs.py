@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypedDict, Unpack, cast
@@ -24,7 +25,6 @@ from penstock.errors import (
     UnknownOperation,
     UnknownStatus,
 )
-from penstock.lazy_pattern import lazy_pattern
 from penstock.queue import job as results
 from penstock.queue import payloads
 from penstock.queue.job import (
@@ -155,7 +155,7 @@ def _name(field: payloads.NameKind, value: str | None) -> str | None:
 
 _REMOVING = frozenset({("rename", "update"), ("library", "update")})
 """Jobs that remove what was there before them, beside those with operation ``delete``."""
-_ID = lazy_pattern(r"[A-Za-z0-9._:-]{1,128}")
+_ID = r"[A-Za-z0-9._:-]{1,128}"
 
 
 class Jobs:
@@ -328,7 +328,7 @@ class Jobs:
 
         Raises ``JobNotFound`` or ``AmbiguousId``.
         """
-        if not isinstance(id_or_prefix, str) or not _ID.fullmatch(id_or_prefix):
+        if not isinstance(id_or_prefix, str) or not re.fullmatch(_ID, id_or_prefix):
             raise JobNotFound(f"no job has the id {str(id_or_prefix)[:80]!a}")
         exact = self.queue.get(id_or_prefix)
         if exact is not None:

@@ -20,7 +20,6 @@ import msgspec
 from penstock import clock
 from penstock.catalog.values import Document, GenerationState, Phase
 from penstock.errors import PenstockError
-from penstock.named_tuple import NamedTuple
 from penstock.queue.job import Job, JobQuery, Status
 from penstock.queue.protocol import Queue
 from penstock.service.documents import Documents
@@ -38,7 +37,7 @@ MOST_WATCHED = 500
 """Jobs with a stream of their own that one look reads."""
 
 
-class Change(NamedTuple):
+class Change(msgspec.Struct, frozen=True):
     """An event: kind, data, and the tenant for access control."""
 
     kind: str
@@ -46,7 +45,7 @@ class Change(NamedTuple):
     data: object
 
 
-class Changes(NamedTuple):
+class Changes(msgspec.Struct, frozen=True):
     """The changes of one read. ``watched``: jobs with a separate stream, None for a removed job."""
 
     changes: list[Change]

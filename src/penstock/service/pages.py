@@ -22,7 +22,6 @@ from penstock.catalog.protocol import Catalog, CatalogSnapshot
 from penstock.catalog.values import Document, NewPage, PageState, Phase, Source, TaskStatus
 from penstock.errors import JobError, OutputFailed, PageImageMissing, UnknownDocument
 from penstock.handlers.members import container_of, read_file
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Content, ExtractLimits, PageImage, PlacedWord
 from penstock.pipeline.extract.sandbox.sandbox import Sandbox
@@ -223,7 +222,7 @@ class PageFrames(msgspec.Struct, frozen=True, kw_only=True):
     frames: list[ChunkFrame]
 
 
-class _Layer(NamedTuple):
+class _Layer(msgspec.Struct, frozen=True):
     """The letters of a page, and the word that each of them belongs to."""
 
     letters: str

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, TypedDict
 
+import msgspec
+
 from penstock.catalog.parts import ProjectRoot
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Place, TenantCount
 from penstock.config import DEFAULT_TENANT, Settings
 from penstock.errors import InvalidRequest, NotAllowed, UnknownProject
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.walk import repository
 from penstock.queue.payloads import NOTES
 from penstock.service import paths
@@ -32,7 +33,7 @@ FEWEST_DIGITS = 4
 """Shortest start of a tenant's id that names its project."""
 
 
-class WorkTree(NamedTuple):
+class WorkTree(msgspec.Struct, frozen=True):
     """A work tree as it is on the disk now. ``remote`` may hold a password: it is never shown or stored."""
 
     root: str
@@ -47,7 +48,7 @@ class PlaceNames(TypedDict, total=False):
     branch: str
 
 
-class Placement(NamedTuple):
+class Placement(msgspec.Struct, frozen=True):
     """Tenant and branch for a request; None: the tenant of the settings, or any branch."""
 
     tenant_id: str | None = None
@@ -79,7 +80,7 @@ class Placement(NamedTuple):
         return {repository.WORK_TREE: self.project.root}
 
 
-class WantedPlace(NamedTuple):
+class WantedPlace(msgspec.Struct, frozen=True):
     """The place stated by a request. ``project``: wanted or not, or (to read) a project by its name or
     folder; None: by the rule."""
 
@@ -114,7 +115,7 @@ def placed(
 def bounded(placement: Placement, wanted: WantedPlace, principal: Principal, default: str) -> Placement:
     """Keep a decision within the tenants of a key: other than those, the key's own one."""
     if wanted.tenant_id is not None:
-        return placement._replace(tenant_id=principal.tenant(wanted.tenant_id, default))
+        return msgspec.structs.replace(placement, tenant_id=principal.tenant(wanted.tenant_id, default))
     if not principal.bound or (placement.project is not None and principal.owns(placement.project.tenant_id)):
         return placement
     # The branch of a project stays only where the request asked for the project.
@@ -176,7 +177,7 @@ def _above(path: str) -> list[str]:
     return [paths.readable(str(each)) for each in (path, *Path(path).parents)]
 
 
-class SearchScope(NamedTuple):
+class SearchScope(msgspec.Struct, frozen=True):
     """The parts of the index that a search covers: filters of each, and what to call them."""
 
     filters: tuple[DocumentFilters, ...]
@@ -235,7 +236,7 @@ class Places:
         recorded = known if known is not None and known.root == root else None
         tree = None if root is None else work_tree(root)
         if tree is not None and tree.remote is None and remote is not None:
-            tree = tree._replace(remote=remote)
+            tree = msgspec.structs.replace(tree, remote=remote)
         return self._bounded(placed(wanted, tree, recorded, own_tenant=self._own_tenant), wanted)
 
     def record(self, placement: Placement) -> Placement:
@@ -245,7 +246,7 @@ class Places:
         project = self._catalog.projects.record(placement.project)
         if not self._principal.owns(project.tenant_id):
             raise NotAllowed(f"another project was recorded at {project.root} meanwhile")
-        return placement._replace(tenant_id=project.tenant_id, project=project)
+        return msgspec.structs.replace(placement, tenant_id=project.tenant_id, project=project)
 
     def for_reading(self, path: str, wanted: WantedPlace) -> Placement:
         """Place a request about documents at a path, or about those of the folder one is in."""
@@ -351,7 +352,7 @@ def _single(tenant_id: str, branch: str | None, names: Mapping[str, str] | None 
     return SearchScope((filters,), Coverage(parts=(SearchedPart(tenant_id, name, branch),)))
 
 
-class ProjectView(NamedTuple):
+class ProjectView(msgspec.Struct, frozen=True):
     """A project with its folders and branches."""
 
     name: str
@@ -366,7 +367,7 @@ class ProjectView(NamedTuple):
         return sorted({work_tree(root).branch for root in self.roots if os.path.isdir(root)})  # noqa: PTH112 - it never raises
 
 
-class Prune(NamedTuple):
+class Prune(msgspec.Struct, frozen=True):
     """Branches of a project missing from the repository, and the reason if the repository is not readable."""
 
     project: ProjectView
@@ -469,7 +470,8 @@ def project_names(roots: Sequence[ProjectFolder]) -> dict[str, str]:
 
 def project_views(roots: Sequence[ProjectFolder], counts: Sequence[TenantCount]) -> list[ProjectView]:
     """Projects with their folders and branches, by name."""
-    return sorted(_view(tenant, name, roots, counts) for tenant, name in project_names(roots).items())
+    found = [_view(tenant, name, roots, counts) for tenant, name in project_names(roots).items()]
+    return sorted(found, key=lambda view: (view.name, view.tenant_id))
 
 
 def find_project(every: Sequence[ProjectView], named: str, path: str) -> ProjectView:

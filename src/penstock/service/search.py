@@ -23,7 +23,6 @@ from penstock.catalog.rules.words import (
 from penstock.catalog.values import ChunkView, Filters, KeywordHit, Space
 from penstock.config import Settings
 from penstock.errors import InvalidRequest, JobError, NotInGraph, ServiceUnavailable
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.embed.protocol import Embedder
 from penstock.pipeline.endpoint import ServiceGuard
 from penstock.pipeline.vectors.protocol import NearestVectors, NearVector, PublishedChunks
@@ -69,7 +68,7 @@ PLAIN_WEIGHT = 0.1
 """The same for other queries; see ``bench/graph_search.py``."""
 
 
-class GraphRanking(NamedTuple):
+class GraphRanking(msgspec.Struct, frozen=True):
     """Chunks that the graph leads to, each with a score up to 1 and the relation that was followed.
 
     ``asked``: the query asks for a relation. ``best``: the best hit without the graph, if it was the start.
@@ -213,7 +212,7 @@ LEAST = {"static": 0.4, "hashing": 0.3}
 """Least relevance of a hit that is not weak, by embedder: cosines of two models do not compare."""
 
 
-class Similarity(NamedTuple):
+class Similarity(msgspec.Struct, frozen=True):
     """Cosine of a chunk and the query, or an upper bound."""
 
     embedder: str
@@ -229,8 +228,8 @@ def is_weak(words_found: int, words_asked: int, similarities: Sequence[Similarit
     """
     share = words_found / words_asked if words_asked else 0.0
     return bool(similarities) and all(
-        embedder in LEAST and cosine + WORDS_COUNT * share < LEAST[embedder]
-        for embedder, cosine in similarities
+        each.embedder in LEAST and each.cosine + WORDS_COUNT * share < LEAST[each.embedder]
+        for each in similarities
     )
 
 
@@ -243,7 +242,7 @@ UNMEASURED_WEIGHT = 1.0
 """Weight for models that were not measured."""
 
 
-class SpaceRanking(NamedTuple):
+class SpaceRanking(msgspec.Struct, frozen=True):
     """The nearest chunks of one vector space, best first. ``limit``: at most so many were asked for."""
 
     embedder: str
@@ -259,7 +258,7 @@ class SpaceRanking(NamedTuple):
         return self.near[-1].score if len(self.near) >= self.limit else 0.0
 
 
-class Rankings(NamedTuple):
+class Rankings(msgspec.Struct, frozen=True):
     """Rankings of a search, ``depth`` deep. ``notes``: spaces that could not be searched."""
 
     depth: int
@@ -324,7 +323,7 @@ class Rankings(NamedTuple):
         return match
 
 
-class Scores(NamedTuple):
+class Scores(msgspec.Struct, frozen=True):
     """Scores of one ranking by chunk, the score of chunks outside, and the weight of the best."""
 
     by_chunk: Mapping[int, float]
@@ -397,7 +396,7 @@ MOST_TENANTS = 1_000
 """Maximum number of tenants in the cache of spaces."""
 
 
-class _Question(NamedTuple):
+class _Question(msgspec.Struct, frozen=True):
     query: str
     filters: Filters
     mode: Mode
@@ -405,7 +404,7 @@ class _Question(NamedTuple):
     graph: bool
 
 
-class _Asked(NamedTuple):
+class _Asked(msgspec.Struct, frozen=True):
     mode: Mode
     limit: int
     per_source: int | None
@@ -509,7 +508,9 @@ class Search:
                 fixed = corrections(snapshot, query, filters, known)
             if fixed:
                 query = with_words(query, {each.word: each.searched for each in fixed})
-                rankings, chosen, found = self._find(snapshot, asked._replace(query=query), per_source)
+                rankings, chosen, found = self._find(
+                    snapshot, msgspec.structs.replace(asked, query=query), per_source
+                )
             chosen, failed = self._reranked(query, chosen)
             chosen = chosen[:limit]
             snippets = self._snippets(snapshot, query, chosen, marks)
@@ -606,7 +607,10 @@ class Search:
             scores = self._reranker.scores(query, [candidate.view.text for candidate in first])
         except JobError as error:
             return chosen, [f"not re-ranked: {error.message}. {error.remedy}"]
-        scored = [each._replace(rerank_score=score) for each, score in zip(first, scores, strict=True)]
+        scored = [
+            msgspec.structs.replace(each, rerank_score=score)
+            for each, score in zip(first, scores, strict=True)
+        ]
         # The sort is stable: equal scores stay in the order of the search.
         ordered = sorted(scored, key=lambda candidate: -(candidate.rerank_score or 0.0))
         return ordered + chosen[RERANKED:], []
@@ -618,7 +622,7 @@ class Search:
         graph = rank_by_graph(snapshot, asked.query, asked.filters, rankings.fused())
         having = _having_phrases(snapshot, asked.query, list(graph.matches))
         matches = {number: match for number, match in graph.matches.items() if number in having}
-        return rankings._replace(graph=graph._replace(matches=matches))
+        return msgspec.structs.replace(rankings, graph=msgspec.structs.replace(graph, matches=matches))
 
     def _rank_texts(self, snapshot: CatalogSnapshot, asked: _Question, depth: int) -> Rankings:
         keyword: list[KeywordHit] = []

@@ -15,7 +15,6 @@ from penstock.catalog.rules.phases import PHASES
 from penstock.catalog.values import Phase
 from penstock.errors import PenstockError
 from penstock.handlers.outside_stores import StoreProgress
-from penstock.named_tuple import NamedTuple
 from penstock.queue.job import WORKER_ENDED, Held, Job, JobQuery, Scope, Status, WorkerReport
 from penstock.queue.payloads import TypeName
 from penstock.queue.protocol import Queue
@@ -491,7 +490,7 @@ MOST_TENANTS = 200
 TOKENS = "Tokens sent to endpoints this month."
 
 
-class Metric(NamedTuple):
+class Metric(msgspec.Struct, frozen=True):
     """One metric: its samples are pairs of labels and a value."""
 
     name: str

@@ -18,11 +18,10 @@ import msgspec
 
 from penstock import clock
 from penstock.errors import RateLimited, TooManyAtOnce, UploadQuotaReached
-from penstock.named_tuple import NamedTuple
 from penstock.vocabulary import how_many
 
 
-class Taker(NamedTuple):
+class Taker(msgspec.Struct, frozen=True):
     """Who takes a share: the name of the key, and the address of the machine.
 
     ``key`` None: a server without keys, which belongs to one person. ``peer`` None: this machine itself, or a
