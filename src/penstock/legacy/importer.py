@@ -51,21 +51,21 @@ from penstock.queue.protocol import Queue
 from penstock.service.adoption import Adopter, ReadDocument, flaw
 from penstock.store_url import StoreUrl
 
-TAKEN_OVER = "was read there; its text is taken over, and only its vectors are made here"
-NEVER_READ = "it was not read there"
-BATCH = 500
+_TAKEN_OVER = "was read there; its text is taken over, and only its vectors are made here"
+_NEVER_READ = "it was not read there"
+_BATCH = 500
 """Rows of one transaction."""
 
 
-class RowTaker(Protocol):
+class _RowTaker(Protocol):
     """Takes rows in batches: into the queue, or in a dry run only into the report."""
 
-    readings: Readings
+    readings: _Readings
 
     def take(self, rows: Sequence[LegacyRow]) -> list[RowReport]: ...
 
 
-class Importer:
+class _Importer:
     """Puts the rows of one source into the queue."""
 
     def __init__(
@@ -75,11 +75,11 @@ class Importer:
         self._queue = queue
         self._ledger = ledger
         self._adopter = adopter
-        self.readings = Readings()
+        self.readings = _Readings()
 
     def take(self, rows: Sequence[LegacyRow]) -> list[RowReport]:
         """Import one batch; returns a report for each row, in order."""
-        known = known_rows(self._ledger, self._builder, rows)
+        known = _known_rows(self._ledger, self._builder, rows)
         found = [known.get((row.table, row.row_id)) or self._builder.prepared(row) for row in rows]
         found = self._with_texts(found)
         jobs = [each for each in found if isinstance(each, PreparedRow)]
@@ -89,7 +89,7 @@ class Importer:
             report = each if isinstance(each, RowReport) else None
             if isinstance(each, PreparedRow):
                 obstacle = next(obstacles)
-                report = reported(each) if obstacle is None else self._met(each, obstacle)
+                report = _reported(each) if obstacle is None else self._met(each, obstacle)
             reports[row.table, row.row_id] = report or self._part(row, each, reports)
         fresh = [report for place, report in reports.items() if place not in known]
         self._ledger.record_imports(
@@ -114,7 +114,7 @@ class Importer:
         if there is None or (obstacle != prepared.job.queue_id and there.ended):
             # It has ended since; nothing is in the way now.
             (again,) = self._queue.restore([prepared.job])
-            return reported(prepared) if again is None else self._met(prepared, again)
+            return _reported(prepared) if again is None else self._met(prepared, again)
         if obstacle != prepared.job.queue_id:
             return self._merge(prepared, there)
         if self._is_of_this_source(there) and self._origin(there).get("id") != storable_text(
@@ -123,13 +123,13 @@ class Importer:
             reason = "the same id as an earlier row"
             return RowReport(prepared.row.table, prepared.row.row_id, RowOutcome.MERGED, obstacle, reason)
         if self._is_of_this_source(there) or _is_same_row(there, prepared.job):
-            return msgspec.structs.replace(reported(prepared), reason="imported before")
+            return msgspec.structs.replace(_reported(prepared), reason="imported before")
         # A job of another source has the id that this row had in its own queue.
         other = self._builder.build(prepared.row, prepared.planned, keep_id=False)
         (again,) = self._queue.restore([other.job])
         if again == other.job.queue_id:
-            return msgspec.structs.replace(reported(other), reason="imported before")
-        return reported(other) if again is None else self._met(other, again)
+            return msgspec.structs.replace(_reported(other), reason="imported before")
+        return _reported(other) if again is None else self._met(other, again)
 
     def _merge(self, prepared: PreparedRow, live: Job) -> RowReport:
         """Join a live job with the same key. Rows come oldest first, so that the newer one of two wins."""
@@ -139,7 +139,7 @@ class Importer:
             (added,) = self._queue.add([prepared.new])
             job_id, reason = added.queue_id, "the same request as an earlier row; the newer one wins"
             if not added.dedupe_hit:
-                return reported(prepared)
+                return _reported(prepared)
         return RowReport(prepared.row.table, prepared.row.row_id, RowOutcome.MERGED, job_id, reason)
 
     def _origin(self, job: Job) -> dict[str, Any]:
@@ -155,8 +155,8 @@ class Importer:
         if owner is None:
             known = self._ledger.imported(self._builder.kind, self._builder.source, part.table, [part.row_id])
             if part.row_id in known:
-                owner = known_report(known[part.row_id])
-        return part_report(row, part, owner)
+                owner = _known_report(known[part.row_id])
+        return _part_report(row, part, owner)
 
 
 def _is_same_row(there: Job, job: Job) -> bool:
@@ -165,7 +165,7 @@ def _is_same_row(there: Job, job: Job) -> bool:
     return ours == (there.item_type, there.idempotency_key, there.created_at, there.tenant_id)
 
 
-class Readings:
+class _Readings:
     """Counts of documents whose text is taken over, and of those that a worker reads."""
 
     def __init__(self) -> None:
@@ -190,9 +190,9 @@ class Readings:
         reason = refused or (flaw(_read_document(one)[1]) if reading is not None else one.planned.note)
         if reading is not None and reason is None:
             self.adopted, self.pages = self.adopted + 1, self.pages + len(reading.pages)
-            note: str | None = TAKEN_OVER
+            note: str | None = _TAKEN_OVER
         else:
-            self.read[reason or NEVER_READ] += 1
+            self.read[reason or _NEVER_READ] += 1
             note = f"{READ_AGAIN}: {reason}" if reading is not None else one.planned.note
         return msgspec.structs.replace(one, planned=msgspec.structs.replace(one.planned, note=note))
 
@@ -221,20 +221,20 @@ def _read_document(one: RowReport | PreparedRow | PartOf) -> tuple[Place, ReadDo
     return Place(job.tenant_id, job.collection, job.branch), document
 
 
-class DryRun:
+class _DryRun:
     """Reports what an import would do. Nothing is written but a temporary file of keys."""
 
     def __init__(self, builder: RowBuilder, ledger: ImportLedger | None) -> None:
         self._builder = builder
         self._ledger = ledger
-        self.readings = Readings()
+        self.readings = _Readings()
         # A database without a name is a private temporary file.
         self._seen = sqlite3.connect("", isolation_level=None)
         self._seen.execute("PRAGMA journal_mode = OFF")
         self._seen.execute("CREATE TABLE seen (key TEXT NOT NULL PRIMARY KEY, job_id TEXT) WITHOUT ROWID")
 
     def take(self, rows: Sequence[LegacyRow]) -> list[RowReport]:
-        known = {} if self._ledger is None else known_rows(self._ledger, self._builder, rows)
+        known = {} if self._ledger is None else _known_rows(self._ledger, self._builder, rows)
         self._seen.execute("BEGIN")
         reports = [known.get((row.table, row.row_id)) or self._one(row) for row in rows]
         self._seen.execute("COMMIT")
@@ -245,7 +245,7 @@ class DryRun:
         if isinstance(found, PartOf):
             owner = self._known(f"row\n{found.table}\n{found.row_id}")
             there = RowReport(found.table, found.row_id, RowOutcome.IMPORTED, owner) if owner else None
-            return part_report(row, found, there)
+            return _part_report(row, found, there)
         report = found = self.readings.counted(found, None)
         if isinstance(found, PreparedRow):
             report = self._planned(found)
@@ -265,7 +265,7 @@ class DryRun:
                 return RowReport(prepared.row.table, prepared.row.row_id, RowOutcome.MERGED, twin, reason)
         for name in names:
             self._keep(name, job.queue_id)
-        return reported(prepared)
+        return _reported(prepared)
 
     def _known(self, name: str) -> str | None:
         found = self._seen.execute("SELECT job_id FROM seen WHERE key = ?", (name,)).fetchone()
@@ -275,7 +275,7 @@ class DryRun:
         self._seen.execute("INSERT OR IGNORE INTO seen VALUES (?, ?)", (name, job_id))
 
 
-def reported(prepared: PreparedRow) -> RowReport:
+def _reported(prepared: PreparedRow) -> RowReport:
     """The report of an imported row."""
     row, job = prepared.row, prepared.job
     reason = prepared.planned.note
@@ -286,7 +286,7 @@ def reported(prepared: PreparedRow) -> RowReport:
     )
 
 
-def part_report(row: LegacyRow, part: PartOf, owner: RowReport | None) -> RowReport:
+def _part_report(row: LegacyRow, part: PartOf, owner: RowReport | None) -> RowReport:
     """The report of a row merged into the job of another row."""
     if owner is None or owner.job_id is None:
         reason = f"it is a part of {part.table} {part.row_id}, which was not imported"
@@ -294,7 +294,7 @@ def part_report(row: LegacyRow, part: PartOf, owner: RowReport | None) -> RowRep
     return RowReport(row.table, row.row_id, RowOutcome.MERGED, owner.job_id, part.note)
 
 
-def known_rows(
+def _known_rows(
     ledger: ImportLedger, builder: RowBuilder, rows: Sequence[LegacyRow]
 ) -> dict[tuple[str, str], RowReport]:
     """The rows of a batch taken by an earlier import."""
@@ -302,13 +302,13 @@ def known_rows(
     for row in rows:
         by_table.setdefault(row.table, []).append(row.row_id)
     return {
-        (table, row_id): known_report(found)
+        (table, row_id): _known_report(found)
         for table, ids in by_table.items()
         for row_id, found in ledger.imported(builder.kind, builder.source, table, ids).items()
     }
 
 
-def known_report(found: ImportedRow) -> RowReport:
+def _known_report(found: ImportedRow) -> RowReport:
     return RowReport(found.name, found.row_id, RowOutcome(found.outcome), found.job_id, "imported before")
 
 
@@ -316,14 +316,14 @@ def _recorded(report: RowReport) -> ImportedRow:
     return ImportedRow(report.table, report.id, report.outcome.value, report.job_id)
 
 
-def batches(rows: Iterable[LegacyRow], size: int = BATCH) -> Iterator[list[LegacyRow]]:
+def _batches(rows: Iterable[LegacyRow], size: int = _BATCH) -> Iterator[list[LegacyRow]]:
     """The rows in lists of at most ``size``."""
     left = iter(rows)
     while batch := list(islice(left, size)):
         yield batch
 
 
-class SourceComparison:
+class _SourceComparison:
     """Compares the rows of a source with the imported jobs."""
 
     def __init__(self, builder: RowBuilder, queue: Queue, ledger: ImportLedger) -> None:
@@ -334,7 +334,7 @@ class SourceComparison:
 
     def differences(self, rows: Sequence[LegacyRow]) -> list[RowReport]:
         """The rows of a batch missing from the queue, each with the reason."""
-        known = known_rows(self._ledger, self._builder, rows)
+        known = _known_rows(self._ledger, self._builder, rows)
         found = []
         for row in rows:
             self.checked[row.table] += 1
@@ -374,7 +374,7 @@ class SourceComparison:
 # Options and report of an import.
 
 
-PENSTOCK = "penstock"
+_PENSTOCK = "penstock"
 """Kind of an import from another store of Penstock."""
 
 
@@ -428,10 +428,10 @@ class ImportOptions(msgspec.Struct, frozen=True):
 # Import of another store of Penstock: jobs and documents, into empty stores of any engine.
 
 
-TABLE = "unified_queue"
+_TABLE = "unified_queue"
 
 
-def import_store(settings: Settings, address: str, options: ImportOptions, on_rows: OnRows) -> ImportReport:
+def _import_store(settings: Settings, address: str, options: ImportOptions, on_rows: OnRows) -> ImportReport:
     """Move all rows of a store into the stores of the settings."""
     source = backups.source_settings(address, options.source_catalog, settings)
     if options.retire and not (source.store.engine == "sqlite" and source.catalog_url == source.url):
@@ -441,7 +441,7 @@ def import_store(settings: Settings, address: str, options: ImportOptions, on_ro
         )
     with backups.opened(source) as there:
         total = sum(there.queue.tally().counts.values())
-        report = ImportReport(PENSTOCK, source.store.masked, options.dry_run, total)
+        report = ImportReport(_PENSTOCK, source.store.masked, options.dry_run, total)
         if options.dry_run:
             _record(report, backups.count_rows(there, _on_jobs(report, on_rows)))
             return report
@@ -472,7 +472,7 @@ def _on_jobs(report: ImportReport, on_rows: OnRows) -> backups.OnJobs:
     def take(jobs: list[Job], reason: str | None) -> None:
         reports = [
             RowReport(
-                TABLE,
+                _TABLE,
                 job.queue_id,
                 RowOutcome.ENDED if job.ended else RowOutcome.IMPORTED,
                 job.queue_id,
@@ -510,14 +510,14 @@ def _retire(path: Path) -> list[str]:
 # The kinds of imports, and the steps: open a source, import, verify, set aside.
 
 
-TASK_TABLES = "task-tables"
-REDIS_CONTRACT = "redis-contract"
-VERIFIED = ""
+_TASK_TABLES = "task-tables"
+_REDIS_CONTRACT = "redis-contract"
+_VERIFIED = ""
 """Name in the ledger of the record that a source was verified."""
-SHOWN_DIFFERENCES = 20
+_SHOWN_DIFFERENCES = 20
 
 
-class Kind(msgspec.Struct, frozen=True):
+class _Kind(msgspec.Struct, frozen=True):
     """A kind of import. ``tables``: where its rows are, if they are in a database."""
 
     mapping: RowMapping
@@ -525,24 +525,24 @@ class Kind(msgspec.Struct, frozen=True):
     tables: tuple[str, ...] = ()
 
 
-KINDS: dict[str, Kind] = {
-    "unified-queue": Kind(mappings.unified_queue, "unified queue", mappings.UNIFIED_TABLES),
-    "legacy-queues": Kind(mappings.predecessor, "queue of that kind", tuple(mappings.PREDECESSORS)),
-    TASK_TABLES: Kind(mappings.task_tables, "documents", mappings.TABLES),
-    REDIS_CONTRACT: Kind(mappings.redis_contract, "messages"),
-    "job-journal": Kind(mappings.job_record, "job records"),
-    "function-tasks": Kind(mappings.task_queue, "task queue", mappings.FUNCTION_TABLES),
+_KINDS: dict[str, _Kind] = {
+    "unified-queue": _Kind(mappings.unified_queue, "unified queue", mappings.UNIFIED_TABLES),
+    "legacy-queues": _Kind(mappings.predecessor, "queue of that kind", tuple(mappings.PREDECESSORS)),
+    _TASK_TABLES: _Kind(mappings.task_tables, "documents", mappings.TABLES),
+    _REDIS_CONTRACT: _Kind(mappings.redis_contract, "messages"),
+    "job-journal": _Kind(mappings.job_record, "job records"),
+    "function-tasks": _Kind(mappings.task_queue, "task queue", mappings.FUNCTION_TABLES),
 }
 
 
-def open_source(kind: str, address: str) -> LegacySource:
+def _open_source(kind: str, address: str) -> LegacySource:
     """Open the source of an import; the address is a URL or a path."""
     url = StoreUrl(address)
-    if kind == REDIS_CONTRACT:
+    if kind == _REDIS_CONTRACT:
         return _redis_source(url)
     if kind == "job-journal":
         return _journal_source(url)
-    known = KINDS[kind]
+    known = _KINDS[kind]
     if url.engine == "postgres":
         with postgres_driver():
             from penstock.legacy.postgres_source import PostgresSource
@@ -612,25 +612,25 @@ class Imports:
         on_rows: OnRows = lambda _rows, _report: None,
     ) -> ImportReport:
         """Import the source at a path or URL. ``on_rows`` gets the reports of each batch."""
-        if kind == PENSTOCK:
-            return import_store(self._settings, address, options, on_rows)
-        with closing(open_source(kind, address)) as source:
+        if kind == _PENSTOCK:
+            return _import_store(self._settings, address, options, on_rows)
+        with closing(_open_source(kind, address)) as source:
             return self._run(kind, source, options, on_rows)
 
     def _run(self, kind: str, source: LegacySource, options: ImportOptions, on_rows: OnRows) -> ImportReport:
-        mapping = KINDS[kind].mapping
-        if kind == REDIS_CONTRACT:
+        mapping = _KINDS[kind].mapping
+        if kind == _REDIS_CONTRACT:
             mapping = partial(mappings.redis_contract, rags=self._rags())
         builder = RowBuilder(kind, source.identity, mapping, self._settings, clock.now())
         report = ImportReport(kind, source.shown, options.dry_run, source.count())
         taker = self._taker(builder, options)
         if options.drop and not options.verify and not options.dry_run:
             self._refuse_unverified(builder)
-        for batch in batches(_rows(kind, source)):
+        for batch in _batches(_rows(kind, source)):
             reports = taker.take(batch)
             report.add(reports)
             on_rows(reports, report)
-        if kind == TASK_TABLES:
+        if kind == _TASK_TABLES:
             report.more["reading"] = taker.readings.as_dict()
         if options.verify or (options.drop and not options.dry_run):
             self._verify(builder, source, report)
@@ -638,13 +638,13 @@ class Imports:
             self._set_aside(builder, source, options, report)
         return report
 
-    def _taker(self, builder: RowBuilder, options: ImportOptions) -> RowTaker:
+    def _taker(self, builder: RowBuilder, options: ImportOptions) -> _RowTaker:
         if options.dry_run:
-            return DryRun(builder, self._ledger() if self._has_store else None)
-        return Importer(builder, self._open_queue(), self._ledger(), self._adopter)
+            return _DryRun(builder, self._ledger() if self._has_store else None)
+        return _Importer(builder, self._open_queue(), self._ledger(), self._adopter)
 
     def _refuse_unverified(self, builder: RowBuilder) -> None:
-        if not self._ledger().imported(builder.kind, builder.source, VERIFIED, [VERIFIED]):
+        if not self._ledger().imported(builder.kind, builder.source, _VERIFIED, [_VERIFIED]):
             raise ImportRefused(
                 "the source was not verified yet; nothing was deleted",
                 remedy="Run the import with --verify first, or with --verify --drop.",
@@ -654,15 +654,15 @@ class Imports:
         if report.dry_run and not self._has_store:
             raise ImportRefused("nothing was imported yet", remedy="Run the import without --dry-run first.")
         ledger = self._ledger()
-        verifier = SourceComparison(builder, self._open_queue(), ledger)
+        verifier = _SourceComparison(builder, self._open_queue(), ledger)
         count = 0
-        for batch in batches(_rows(builder.kind, source)):
+        for batch in _batches(_rows(builder.kind, source)):
             found = verifier.differences(batch)
             count += len(found)
-            report.differences += found[: SHOWN_DIFFERENCES - len(report.differences)]
+            report.differences += found[: _SHOWN_DIFFERENCES - len(report.differences)]
         report.verified = not count
         if report.verified and not report.dry_run:
-            passed = ImportedRow(VERIFIED, VERIFIED, RowOutcome.IMPORTED.value, None)
+            passed = ImportedRow(_VERIFIED, _VERIFIED, RowOutcome.IMPORTED.value, None)
             ledger.record_imports(builder.kind, builder.source, [passed])
 
     def _set_aside(
@@ -690,7 +690,7 @@ class Imports:
 
 
 def _rows(kind: str, source: LegacySource) -> Iterator[LegacyRow]:
-    if kind == TASK_TABLES:
+    if kind == _TASK_TABLES:
         # Its sources are databases.
         return mappings.with_parts(cast("TableSource", source))
     return source.rows()

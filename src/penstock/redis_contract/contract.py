@@ -231,7 +231,7 @@ def _gateway_health(name: str, text: str, now: int) -> GatewayHealth:
 
 log = logging.getLogger("penstock.gateway")
 
-ANSWER_S = 30.0
+_ANSWER_S = 30.0
 _HOW = "Give --redis URL or --rags FILE, or set PENSTOCK_CONTRACT_URL or PENSTOCK_RAG_CONFIG."
 
 
@@ -281,4 +281,4 @@ def _server(settings: Settings, rags: Rags | None) -> Server:
         raise DriverMissing(
             "the Redis contract needs the redis package", remedy=install_remedy("redis")
         ) from error
-    return Server(url, timeout_s=min(settings.busy_timeout_s, ANSWER_S), whole=True)
+    return Server(url, timeout_s=min(settings.busy_timeout_s, _ANSWER_S), whole=True)

@@ -57,11 +57,11 @@ from penstock.vocabulary import how_many
 # Refused messages: the readable fields, the dead letter, and the error record beside the file.
 
 
-UNREADABLE = "\N{REPLACEMENT CHARACTER}"
+_UNREADABLE = "\N{REPLACEMENT CHARACTER}"
 """Stands for bytes that are no character. An id or a path with one in it cannot be used."""
 
 
-class RefusedMessage(msgspec.Struct, frozen=True):
+class _RefusedMessage(msgspec.Struct, frozen=True):
     """A refused message: the readable fields, with placeholders for the others."""
 
     message: Message
@@ -74,8 +74,8 @@ class RefusedMessage(msgspec.Struct, frozen=True):
     names_file: bool
 
 
-def describe_refusal(raw: bytes, decoded: dict[str, Any], refusal: PenstockError) -> RefusedMessage:
-    valid = _valid_fields(decoded or salvage(raw))
+def _describe_refusal(raw: bytes, decoded: dict[str, Any], refusal: PenstockError) -> _RefusedMessage:
+    valid = _valid_fields(decoded or _salvage(raw))
     has_id, names_file = "job_id" in valid, "source_path" in valid
     message = read(_PLACEHOLDERS | {"submitted_at": clock.format_time(clock.now())} | valid)
     report = describe_error(
@@ -88,7 +88,7 @@ def describe_refusal(raw: bytes, decoded: dict[str, Any], refusal: PenstockError
     shown = messages.refused_fields(message, report, clock.now())
     record = messages.error_record(shown, report, _traceback(refusal))
     given = {name: record[name] if name in valid else None for name in ("job_id", "rag_id", "filename")}
-    return RefusedMessage(message, report, shown, record | given, has_id, names_file)
+    return _RefusedMessage(message, report, shown, record | given, has_id, names_file)
 
 
 def _traceback(refusal: PenstockError) -> str:
@@ -111,12 +111,12 @@ def _valid_fields(decoded: dict[str, Any]) -> dict[str, Any]:
             read(probe | {name: value})
         except InvalidRequest:
             continue
-        if not (name in ("job_id", "source_path", "rag_id") and UNREADABLE in value):
+        if not (name in ("job_id", "source_path", "rag_id") and _UNREADABLE in value):
             valid[name] = value
     return valid
 
 
-def salvage(raw: bytes) -> dict[str, Any]:
+def _salvage(raw: bytes) -> dict[str, Any]:
     """Decode a message with invalid UTF-8 or lone surrogates; empty if there is no JSON object."""
     text = raw.decode("utf-8", "replace")
     try:
@@ -127,7 +127,7 @@ def salvage(raw: bytes) -> dict[str, Any]:
         return {}
 
 
-def dead_letter(raw: bytes, refusal: PenstockError, decoded: dict[str, Any]) -> dict[str, Any]:
+def _dead_letter(raw: bytes, refusal: PenstockError, decoded: dict[str, Any]) -> dict[str, Any]:
     """Build a dead letter: the reason and the original message, as text if not JSON."""
     return {
         "code": refusal.code,
@@ -141,13 +141,13 @@ def dead_letter(raw: bytes, refusal: PenstockError, decoded: dict[str, Any]) -> 
 # Intake: take messages, add jobs, acknowledge. Repeating a step after a crash has no second effect.
 
 
-BATCH = 50
+_BATCH = 50
 """Messages taken at once and added in one transaction of the queue."""
 
 log = logging.getLogger("penstock.gateway")
 
 
-class Request(msgspec.Struct, frozen=True):
+class _Request(msgspec.Struct, frozen=True):
     """A valid message, with the submission for the job."""
 
     taken: TakenMessage
@@ -184,7 +184,7 @@ class Intake:
         self._report_misplaced()
         room = self._jobs.room() if held or waiting else 0
         if room:
-            more = min(room, BATCH) - len(held)
+            more = min(room, _BATCH) - len(held)
             # Messages of a tenant without room must not block those of other tenants.
             taken = self._lists.take(more) if more > 0 else []
             accepted, held = self._hand_over_batch([*held, *taken])
@@ -223,7 +223,7 @@ class Intake:
             accepted.append(request.message.job_id)
         return accepted, [request.taken for request in rest]
 
-    def _join_series(self, requests: Sequence[Request]) -> None:
+    def _join_series(self, requests: Sequence[_Request]) -> None:
         """Store with each reindex the beginning of its series."""
         default = self._jobs.settings.tenant_id
         sent = [
@@ -240,7 +240,7 @@ class Intake:
                 messages.SERIES: begun_at,
             }
 
-    def _add(self, requests: list[Request]) -> tuple[list[Request], list[Request]]:
+    def _add(self, requests: list[_Request]) -> tuple[list[_Request], list[_Request]]:
         """Add all requests in one transaction; if one of them is refused, one by one."""
         if not requests:
             return [], []
@@ -250,9 +250,9 @@ class Intake:
             return self._add_singly(requests)
         return [msgspec.structs.replace(request, again=True) for request in requests], []
 
-    def _add_singly(self, requests: list[Request]) -> tuple[list[Request], list[Request]]:
-        added: list[Request] = []
-        rest: list[Request] = []
+    def _add_singly(self, requests: list[_Request]) -> tuple[list[_Request], list[_Request]]:
+        added: list[_Request] = []
+        rest: list[_Request] = []
         for request in requests:
             try:
                 self._jobs.submit_many([request.submission], exact=True)
@@ -268,7 +268,7 @@ class Intake:
                 added.append(msgspec.structs.replace(request, again=True))
         return added, rest
 
-    def _known(self, request: Request) -> Request | None:
+    def _known(self, request: _Request) -> _Request | None:
         """Return the request if the job with this id was made from the same message, else refuse it.
 
         The same message arrives again after a crash, or if it was sent twice. With a higher retry_count it
@@ -286,13 +286,13 @@ class Intake:
         try:
             self._jobs.retry(job.queue_id)
         except Conflict as refusal:
-            self._lists.refuse(request.taken, dead_letter(request.taken.raw, refusal, request.raw), None, {})
+            self._lists.refuse(request.taken, _dead_letter(request.taken.raw, refusal, request.raw), None, {})
             return None
         return msgspec.structs.replace(request, again=True)
 
     # Messages.
 
-    def _read(self, taken: TakenMessage) -> Request | None:
+    def _read(self, taken: TakenMessage) -> _Request | None:
         oversized = read_oversized(taken.raw)
         if oversized is not None:
             refusal = oversized.refusal()
@@ -319,7 +319,7 @@ class Intake:
         except InvalidRequest as refusal:
             self._refuse(taken, refusal, raw)
             return None
-        return Request(taken, raw, message, submission)
+        return _Request(taken, raw, message, submission)
 
     def _submission(self, message: Message, raw: dict[str, Any], priority: int) -> Submission:
         rag = self._rags.get(message.rag_id)
@@ -354,7 +354,7 @@ class Intake:
 
     # Refusals.
 
-    def _refuse_reused_id(self, request: Request, found: Any) -> None:
+    def _refuse_reused_id(self, request: _Request, found: Any) -> None:
         """Refuse a message with a used id. The hash, and perhaps the file, belong to another job."""
         job_id = request.message.job_id
         refusal = DuplicateId(
@@ -362,8 +362,8 @@ class Intake:
             remedy="Give every message a different job_id.",
         )
         if not isinstance(found, dict) or found.get("source_path") != request.message.source_path:
-            self._record(describe_refusal(request.taken.raw, request.raw, refusal))
-        self._lists.refuse(request.taken, dead_letter(request.taken.raw, refusal, request.raw), None, {})
+            self._record(_describe_refusal(request.taken.raw, request.raw, refusal))
+        self._lists.refuse(request.taken, _dead_letter(request.taken.raw, refusal, request.raw), None, {})
         log.warning("a message was refused: %s", refusal.message)
 
     def _refuse(
@@ -373,7 +373,7 @@ class Intake:
         raw: dict[str, Any],
         letter: dict[str, Any] | None = None,
     ) -> None:
-        found = describe_refusal(taken.raw, raw, refusal)
+        found = _describe_refusal(taken.raw, raw, refusal)
         job_id = found.message.job_id if found.has_id else None
         # The file before the message: after a kill in between, both steps are repeated.
         if job_id is None or self._lists.is_unused(job_id):
@@ -381,17 +381,17 @@ class Intake:
                 self._move_to_failed(found)
             self._record(found)
         shown = _with_update_time(found.shown) if job_id is not None else {}
-        letter = letter or dead_letter(taken.raw, refusal, raw)
+        letter = letter or _dead_letter(taken.raw, refusal, raw)
         if self._lists.refuse(taken, letter, job_id, shown):
             log.warning("a message was refused: %s (%s)", refusal.message, refusal.code)
 
-    def _record(self, found: RefusedMessage) -> None:
+    def _record(self, found: _RefusedMessage) -> None:
         """Write the error record beside the file, if there is one in an inbox."""
         file = self._rags.delivered(found.message.source_path) if found.names_file else None
         if file is not None:
             rags.write_record_beside(file, found.record)
 
-    def _move_to_failed(self, found: RefusedMessage) -> None:
+    def _move_to_failed(self, found: _RefusedMessage) -> None:
         """Move a file of an unsupported type from the inbox to the failed folder."""
         message = found.message
         try:
@@ -410,12 +410,12 @@ def _with_update_time(shown: dict[str, str]) -> dict[str, str]:
     return shown | {"updated_at": clock.format_time(clock.now())}
 
 
-BEAT_S = 2.0
-POLL_S = 0.2
-IDLE_ROUNDS = 5
+_BEAT_S = 2.0
+_POLL_S = 0.2
+_IDLE_ROUNDS = 5
 """Idle rounds after which jobs are read less often."""
-LONGEST_PAUSE_S = 5.0
-WARN_EVERY_S = 60.0
+_LONGEST_PAUSE_S = 5.0
+_WARN_EVERY_S = 60.0
 """Seconds between warnings while the gateway waits for a server that never answered."""
 TAKE_OVER_S = 2.0
 ADOPT_S = 60.0
@@ -467,7 +467,7 @@ class Gateway:
             beat_thread.start()
             self._loop()
         self._stop.set()
-        beat_thread.join(timeout=2 * BEAT_S)
+        beat_thread.join(timeout=2 * _BEAT_S)
         self.leave()
 
     def _wait_for_redis(self) -> bool:
@@ -475,28 +475,28 @@ class Gateway:
 
         After a power cut the gateway may start before Redis, so a missing server is no error.
         """
-        pause, warned_at = POLL_S, None
+        pause, warned_at = _POLL_S, None
         while not self._stop.is_set():
             try:
                 self._check()
                 self.beat()
             except (StoreUnavailable, StoreReadOnly, DiskFull) as error:
                 now = clock.elapsed_s()
-                if warned_at is None or now - warned_at >= WARN_EVERY_S:
+                if warned_at is None or now - warned_at >= _WARN_EVERY_S:
                     log.warning("%s (%s); waiting for it. %s", error.message, error.code, error.remedy)
                     warned_at = now
                 self._stop.wait(pause)
-                pause = min(2 * pause, LONGEST_PAUSE_S)
+                pause = min(2 * pause, _LONGEST_PAUSE_S)
             else:
                 return True
         return False
 
     def _loop(self) -> None:
-        pause, idle = POLL_S, 0
+        pause, idle = _POLL_S, 0
         while not self._stop.is_set():
             try:
                 # Idle jobs are read once a second; new messages are taken at once.
-                active = self.run_round(mirror=idle < IDLE_ROUNDS or not idle % IDLE_ROUNDS)
+                active = self.run_round(mirror=idle < _IDLE_ROUNDS or not idle % _IDLE_ROUNDS)
             except (StoreError, InvalidText) as error:
                 # Redis or the queue may be unreachable for a while; nothing is lost, as both are durable.
                 told = (error.message, error.code, pause, error.remedy)
@@ -504,11 +504,11 @@ class Gateway:
                 self._intake.forget()
                 self._next_take_over = self._next_adoption = 0.0
                 self._stop.wait(pause)
-                pause = min(2 * pause, LONGEST_PAUSE_S)
+                pause = min(2 * pause, _LONGEST_PAUSE_S)
                 continue
-            pause, idle = POLL_S, 0 if active else idle + 1
+            pause, idle = _POLL_S, 0 if active else idle + 1
             if not active:
-                self._stop.wait(POLL_S)
+                self._stop.wait(_POLL_S)
 
     def run_round(self, *, mirror: bool = True) -> bool:
         """Do all due work once. True: there may be more to do at once."""
@@ -584,12 +584,12 @@ class Gateway:
         An idle gateway writes nothing else, so that only this tells of a server that cannot be written.
         """
         warned_at: float | None = None
-        while not self._stop.wait(BEAT_S):
+        while not self._stop.wait(_BEAT_S):
             try:
                 self.beat()
             except StoreError as error:
                 now = clock.elapsed_s()
-                if warned_at is None or now - warned_at >= WARN_EVERY_S:
+                if warned_at is None or now - warned_at >= _WARN_EVERY_S:
                     log.warning("no heartbeat: %s (%s). %s", error.message, error.code, error.remedy)
                     warned_at = now
             else:

@@ -31,7 +31,7 @@ from penstock.service.jobs import MAX_PAGE, Jobs
 # does it for the RAGs of its configuration once the delete is done.
 
 
-REMOVED = "ERR_JOB_REMOVED"
+_REMOVED = "ERR_JOB_REMOVED"
 """Error code in the hash of a job that was removed from the queue before its end was seen."""
 
 log = logging.getLogger("penstock.gateway")
@@ -73,9 +73,9 @@ class TenantErasure:
                 # The job was open when the tenant was deleted. A message pushed since is in the queue, or
                 # still in a list.
                 complete = complete and not self._lists.is_open(job_id)
-            elif shown["error_code"] == REMOVED or shown["completed_at"] <= until:
+            elif shown["error_code"] == _REMOVED or shown["completed_at"] <= until:
                 hashes += self._lists.erase(job_id)
-                if shown["error_code"] == REMOVED:
+                if shown["error_code"] == _REMOVED:
                     removed.append(job_id)
         self._lists.forget_files(removed)
         # Read all before the first removal: a removal moves the others.
@@ -105,9 +105,9 @@ def _read_letter(raw: bytes) -> dict[str, Any]:
     return letter if isinstance(letter, dict) else {}
 
 
-JOBS_PER_UPDATE = 200
+_JOBS_PER_UPDATE = 200
 """Jobs read in one update."""
-CLOCKS_DIFFER = timedelta(seconds=1)
+_CLOCKS_DIFFER = timedelta(seconds=1)
 """Tolerance between the clocks of the file system and of the queue."""
 
 
@@ -185,7 +185,7 @@ class Mirror:
     def update(self) -> bool:
         """Write the hashes of some jobs. True: something was written."""
         wrote = False
-        for job_id in list(self._shown)[:JOBS_PER_UPDATE]:
+        for job_id in list(self._shown)[:_JOBS_PER_UPDATE]:
             # Moved to the end, so that every job has its turn.
             shown = self._shown.pop(job_id)
             kept, changed = self._update_job(job_id, shown)
@@ -225,7 +225,7 @@ class Mirror:
             "completed_at": clock.format_time(clock.now()),
             "error": "the job was removed from the queue before its end was seen",
             "error_type": "Removed",
-            "error_code": REMOVED,
+            "error_code": _REMOVED,
         }
         return self._lists.finish(job_id, _with_update_time(gone))
 
@@ -315,7 +315,7 @@ def _older_file_test(job: Job) -> rags.FileTest:
     """
     if job.error_code == "ERR_FILE_NOT_FOUND":
         return lambda _: False
-    end = (job.finished_at or clock.now()) + CLOCKS_DIFFER
+    end = (job.finished_at or clock.now()) + _CLOCKS_DIFFER
 
     def is_same_file(found: os.stat_result) -> bool:
         return found.st_ctime <= end.timestamp()

@@ -17,7 +17,7 @@ from penstock.service.jobs import Jobs
 from penstock.service.requests import Receipt, Submission
 from penstock.service.why import path_of
 
-MOST_COUNTED = 10_000
+_MOST_COUNTED = 10_000
 """``open_jobs`` of a record counts up to this number."""
 _MOMENT = timedelta(microseconds=1)
 """The resolution of times: a removal also takes what was asked for at its own time."""
@@ -81,7 +81,7 @@ class Collections:
     def _open_jobs(self, tenant_id: str, collection: str) -> int:
         live = frozenset({Status.PENDING, Status.IN_PROGRESS})
         query = JobQuery(tenant_id=tenant_id, collection=collection, statuses=live, top_level=True)
-        return sum(self._jobs.queue.count(query, cap=MOST_COUNTED).values())
+        return sum(self._jobs.queue.count(query, cap=_MOST_COUNTED).values())
 
     def clear(self, collection: str, *, tenant_id: str | None = None) -> Receipt:
         """Queue the removal of all documents of a collection, in every branch. Files are not touched.

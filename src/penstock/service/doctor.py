@@ -46,17 +46,17 @@ Verdict: TypeAlias = Literal["ok", "note", "failed", "fixed"]
 
 FEW_BYTES = 1 << 30
 """Free space below which a check is a note. Below ``RESERVED_BYTES`` uploads are refused."""
-DRIFT = timedelta(seconds=5)
-FORGOTTEN_AFTER = timedelta(hours=1)
+_DRIFT = timedelta(seconds=5)
+_FORGOTTEN_AFTER = timedelta(hours=1)
 """Age of the last report of a worker that is not listed any more."""
-FEW_WATCHES, FEW_INSTANCES = 65_536, 128
+_FEW_WATCHES, _FEW_INSTANCES = 65_536, 128
 INOTIFY = Path("/proc/sys/fs/inotify")
-LEFTOVER_AFTER_S = 86_400
-PROBED_BYTES = 64 * 1024
+_LEFTOVER_AFTER_S = 86_400
+_PROBED_BYTES = 64 * 1024
 """More than what is left in the last block of a file system that is full."""
-PROBE_EVERY_S, PROBE_AGAIN_S = 10.0, 1.0
+_PROBE_EVERY_S, _PROBE_AGAIN_S = 10.0, 1.0
 """Time for which a probe of the disk counts; the second one after a failed probe."""
-SHOWN = 3
+_SHOWN = 3
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +93,7 @@ def _note(subject: str, detail: str, remedy: str = "", fix: Callable[[], str] | 
 # The machine.
 
 
-def machine(settings: Settings) -> Iterator[Finding]:
+def _machine(settings: Settings) -> Iterator[Finding]:
     """Disk space, limits of watchers, and files in the state directory."""
     yield _disk(settings.state_dir)
     yield from _inotify(INOTIFY)
@@ -120,8 +120,8 @@ def _inotify(directory: Path) -> Iterator[Finding]:
     if not sys.platform.startswith("linux"):
         return
     for name, few, what in (
-        ("max_user_watches", FEW_WATCHES, "folders"),
-        ("max_user_instances", FEW_INSTANCES, "watchers"),
+        ("max_user_watches", _FEW_WATCHES, "folders"),
+        ("max_user_instances", _FEW_INSTANCES, "watchers"),
     ):
         try:
             limit = int((directory / name).read_text(encoding="ascii"))
@@ -164,7 +164,7 @@ def _runtime_file(state_dir: Path) -> Iterator[Finding]:
 
 
 def _leftovers(settings: Settings) -> Iterator[Finding]:
-    long_ago = clock.now().timestamp() - LEFTOVER_AFTER_S
+    long_ago = clock.now().timestamp() - _LEFTOVER_AFTER_S
     found = [
         path for path in (settings.state_dir / "vectors").glob("*/*.young") if path.stat().st_mtime < long_ago
     ]
@@ -211,7 +211,7 @@ class WriteProbe:
         with self._lock:
             if clock.elapsed_s() >= self._until:
                 self._failure = self._probe()
-                self._until = clock.elapsed_s() + (PROBE_AGAIN_S if self._failure else PROBE_EVERY_S)
+                self._until = clock.elapsed_s() + (_PROBE_AGAIN_S if self._failure else _PROBE_EVERY_S)
             if self._failure is not None:
                 raise self._failure
 
@@ -229,7 +229,7 @@ def _write_and_remove(directory: Path) -> None:
     descriptor, name = tempfile.mkstemp(prefix=".ready.", dir=directory)
     with os.fdopen(descriptor, "wb") as file:
         os.unlink(name)  # noqa: PTH108 - before anything can fail
-        file.write(bytes(PROBED_BYTES))
+        file.write(bytes(_PROBED_BYTES))
         file.flush()
         os.fsync(descriptor)
 
@@ -237,7 +237,7 @@ def _write_and_remove(directory: Path) -> None:
 # The queue.
 
 
-def queue_state(
+def _queue_state(
     queue: Queue, settings: Settings, release_dead: Callable[[], int] | None
 ) -> Iterator[Finding]:
     """Clocks, warnings of the store, and claims of dead workers.
@@ -260,12 +260,12 @@ def queue_state(
 def _clocks(queue: Queue) -> Iterator[Finding]:
     server, here = queue.now(), clock.now()
     remedy = "Set the clocks of this machine and of the server by NTP."
-    if abs(server - here) > DRIFT:
+    if abs(server - here) > _DRIFT:
         seconds = abs((server - here).total_seconds())
         which = "ahead of" if server > here else "behind"
         yield _note("clock", f"the server's clock is {seconds:,.0f} s {which} that of this machine", remedy)
     newest = queue.find(JobQuery(newest_first=True, limit=1))
-    if newest and newest[0].updated_at > server + DRIFT:
+    if newest and newest[0].updated_at > server + _DRIFT:
         ahead = (newest[0].updated_at - server).total_seconds()
         yield _note("clock", f"a job was changed {ahead:,.0f} s in the future: a clock was set back", remedy)
 
@@ -294,10 +294,10 @@ def _silent_workers(queue: Queue, settings: Settings) -> Iterator[Finding]:
         report
         for report in queue.workers()
         if not report.alive(now, settings.heartbeat_s)
-        and (report.seen_at is None or now - report.seen_at > FORGOTTEN_AFTER)
+        and (report.seen_at is None or now - report.seen_at > _FORGOTTEN_AFTER)
     ]
     if silent:
-        names = ", ".join(report.worker_id for report in silent[:SHOWN])
+        names = ", ".join(report.worker_id for report in silent[:_SHOWN])
         yield _note(
             "worker reports",
             f"{how_many(len(silent), 'worker')} silent for more than an hour ({names})",
@@ -308,7 +308,7 @@ def _silent_workers(queue: Queue, settings: Settings) -> Iterator[Finding]:
 # The catalog.
 
 
-def catalog_state(catalog: Catalog) -> Iterator[Finding]:
+def _catalog_state(catalog: Catalog) -> Iterator[Finding]:
     """Rows without owners, wrong counts, and texts without words or vectors."""
     complaints = catalog.audit()
     if not complaints:
@@ -320,8 +320,8 @@ def catalog_state(catalog: Catalog) -> Iterator[Finding]:
             repaired += changed
         return f"{how_many(repaired, 'row')} of the catalog repaired"
 
-    more = f" and {len(complaints) - SHOWN} more" if len(complaints) > SHOWN else ""
-    yield _note("catalog rows", "; ".join(complaints[:SHOWN]) + more, fix=fix)
+    more = f" and {len(complaints) - _SHOWN} more" if len(complaints) > _SHOWN else ""
+    yield _note("catalog rows", "; ".join(complaints[:_SHOWN]) + more, fix=fix)
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
@@ -355,7 +355,7 @@ def diagnose(settings: Settings, parts: Installation, *, fix: bool = False) -> D
             Check(subject="python", detail=f"{platform.python_version()} on {platform.system()}"),
             *_variables(),
             _state_directory(settings),
-            *(found.settled(fix=fix) for found in machine(settings)),
+            *(found.settled(fix=fix) for found in _machine(settings)),
             *_queue(settings, parts, fix=fix),
             *_catalog(settings, parts.open_catalog, fix=fix),
             _embedder(settings, parts),
@@ -407,7 +407,7 @@ def _queue(settings: Settings, parts: Installation, *, fix: bool) -> Iterator[Ch
         alive = f"{how_many(len(workers), 'worker')} alive"
         yield Check(subject="workers", detail=alive if workers else "none: commands do the work themselves")
         release = partial(_release_dead, parts, queue) if parts.any_dead_worker() else None
-        for found in queue_state(queue, settings, release):
+        for found in _queue_state(queue, settings, release):
             yield found.settled(fix=fix)
     except PenstockError as error:
         yield _failed("queue", error)
@@ -430,7 +430,7 @@ def _catalog(settings: Settings, open_catalog: Callable[[], Catalog], *, fix: bo
         with catalog.snapshot() as snapshot:
             model = snapshot.fingerprints().get(Phase.VECTOR)
         unfilled = unfilled_stores(catalog.outside, settings)
-        rows = [found.settled(fix=fix) for found in catalog_state(catalog)]
+        rows = [found.settled(fix=fix) for found in _catalog_state(catalog)]
         rows += _left_behind(catalog, settings)
     except PenstockError as error:
         yield _failed("catalog", error)

@@ -631,8 +631,8 @@ def _of_tenant(source: Source | None, tenant_id: str) -> Source | None:
 # Documents as records for programs: one shape for lists, and the tree of one document.
 
 
-MAX_DOCUMENTS = 1_000
-MAX_PAGES = 1_000
+_MAX_DOCUMENTS = 1_000
+_MAX_PAGES = 1_000
 
 
 DocumentStatus: TypeAlias = Literal["indexed", "partial", "failed", "indexing"]
@@ -804,8 +804,8 @@ class DocumentRecords:
 
     def page(self, *, cursor: str = "", limit: int = 50, **narrowed: Unpack[DocumentFilters]) -> DocumentPage:
         """A page of the documents of one tenant."""
-        if not 1 <= limit <= MAX_DOCUMENTS:
-            raise InvalidRequest(f"limit: expected 1 to {MAX_DOCUMENTS:,}, got {limit}")
+        if not 1 <= limit <= _MAX_DOCUMENTS:
+            raise InvalidRequest(f"limit: expected 1 to {_MAX_DOCUMENTS:,}, got {limit}")
         found = self._documents.sources(after=cursor, limit=limit + 1, **narrowed)
         return DocumentPage(
             documents=[DocumentRecord(**_columns(source)) for source in found[:limit]],
@@ -819,7 +819,7 @@ class DocumentRecords:
         """Documents ready for a phase, oldest first, out of the first 1,000 of all tenants."""
         found: list[DocumentRecord] = []
         with self._documents.catalog.snapshot() as snapshot:
-            for progress in snapshot.ready(phase, limit=MAX_DOCUMENTS):
+            for progress in snapshot.ready(phase, limit=_MAX_DOCUMENTS):
                 document = snapshot.document(progress.document_id)
                 source = snapshot.get(document.source_id) if document is not None else None
                 if source is None or source.place.tenant_id != tenant_id:
@@ -832,8 +832,8 @@ class DocumentRecords:
 
     def detail(self, source: Source, *, from_page: int = 1, limit: int = 100) -> DocumentDetail:
         """One document with a part of the pages."""
-        if from_page < 1 or not 1 <= limit <= MAX_PAGES:
-            raise InvalidRequest(f"pages: expected a page from 1 on, and a limit of 1 to {MAX_PAGES:,}")
+        if from_page < 1 or not 1 <= limit <= _MAX_PAGES:
+            raise InvalidRequest(f"pages: expected a page from 1 on, and a limit of 1 to {_MAX_PAGES:,}")
         with self._documents.catalog.snapshot() as snapshot:
             generations = snapshot.generations(source.source_id)
             newest = generations[0].document_id if generations else None
@@ -850,13 +850,13 @@ class DocumentRecords:
 
     def tree(self, source: Source, *, first: int = 1, last: int = 200) -> DocumentTree:
         """The newest version of one document in compact form; pages first to last have their chunks."""
-        if first < 1 or not 0 <= last - first < MAX_PAGES:
-            raise InvalidRequest(f"first, last: expected a range of 1 to {MAX_PAGES:,} pages")
+        if first < 1 or not 0 <= last - first < _MAX_PAGES:
+            raise InvalidRequest(f"first, last: expected a range of 1 to {_MAX_PAGES:,} pages")
         with self._documents.catalog.snapshot() as snapshot:
             generations = snapshot.generations(source.source_id)
             if not generations:
                 return DocumentTree(
-                    source_id=source.source_id, page_count=0, phases=PHASE_NAMES, states={}, pages=[]
+                    source_id=source.source_id, page_count=0, phases=_PHASE_NAMES, states={}, pages=[]
                 )
             newest = generations[0].document_id
             statuses = snapshot.page_statuses(newest)
@@ -867,7 +867,7 @@ class DocumentRecords:
         return DocumentTree(
             source_id=source.source_id,
             page_count=len(statuses),
-            phases=PHASE_NAMES,
+            phases=_PHASE_NAMES,
             states=_letters(statuses),
             pages=[
                 TreePage(page=number, chunks=[_chunk(chunk, texts[chunk.content_id]) for chunk in own])
@@ -877,18 +877,18 @@ class DocumentRecords:
         )
 
 
-PHASE_NAMES = [str(phase) for phase in Phase]
-LETTERS = {"pending": "p", "processing": "r", "completed": "d", "failed": "f", "skipped": "s"}
-PREVIEW = 200
+_PHASE_NAMES = [str(phase) for phase in Phase]
+_LETTERS = {"pending": "p", "processing": "r", "completed": "d", "failed": "f", "skipped": "s"}
+_PREVIEW = 200
 
 
 def _letters(statuses: Sequence[tuple[int, Sequence[str]]]) -> dict[str, str]:
     """One letter for each page from the first number on, by phase."""
     numbers = [row[0] for row in statuses]
-    found = {phase: ["-"] * (max(numbers) - min(numbers) + 1 if numbers else 0) for phase in PHASE_NAMES}
+    found = {phase: ["-"] * (max(numbers) - min(numbers) + 1 if numbers else 0) for phase in _PHASE_NAMES}
     for number, states in statuses:
-        for phase, state in zip(PHASE_NAMES, states, strict=True):
-            found[phase][number - numbers[0]] = LETTERS.get(state, "-")
+        for phase, state in zip(_PHASE_NAMES, states, strict=True):
+            found[phase][number - numbers[0]] = _LETTERS.get(state, "-")
     return {phase: "".join(letters) for phase, letters in found.items()}
 
 
@@ -898,7 +898,7 @@ def _chunk(chunk: ChunkState, text: ChunkView | None) -> Any:
     return ChunkRecord(
         chunk_id=chunk.chunk_id,
         heading=text.heading_path or None if text else None,
-        preview=text.text[:PREVIEW] if text else None,
+        preview=text.text[:_PREVIEW] if text else None,
         first_line=text.first_line if text else None,
         last_line=text.last_line if text else None,
         **{phase: state.status for phase, state in states.items()},
@@ -1007,7 +1007,7 @@ def _progress(progress: Progress) -> dict[str, str | int]:
 # Submission of a rename: refused where the index has nothing at the old path.
 
 
-ABSENT = ("unknown", "removed", "moved")
+_ABSENT = ("unknown", "removed", "moved")
 
 
 def renaming(documents: Documents, old: str, new: str, where: MovedWhere) -> Submission:
@@ -1042,7 +1042,7 @@ def renaming(documents: Documents, old: str, new: str, where: MovedWhere) -> Sub
 def _refuse_absent(documents: Documents, old: str, place: Place, *, recorded: bool) -> None:
     """Refuse a path without a document. A pending job may add one, and a move may be recorded already."""
     reason = documents.why(old, tenant_id=place.tenant_id, collection=place.collection, branch=place.branch)
-    if reason.verdict not in ABSENT or (reason.verdict == "moved" and recorded):
+    if reason.verdict not in _ABSENT or (reason.verdict == "moved" and recorded):
         return
     raise UnknownDocument(
         f"{reason.path} cannot be renamed: {reason.cause}",

@@ -63,13 +63,13 @@ from penstock.strict_json import encode_strictly
 # ``docs/guides/functions.md`` lists the differences between the two.
 
 
-MAX_RETRIES = 3
-STALE_MESSAGE = "Task timed out and was reset"
-PAGE = 1_000
-BY_HAND = "by-hand"
+_MAX_RETRIES = 3
+_STALE_MESSAGE = "Task timed out and was reset"
+_PAGE = 1_000
+_BY_HAND = "by-hand"
 """Worker id of tasks started by ``update_task_status``."""
 
-TRANSITIONS: Mapping[str, tuple[str, ...]] = {
+_TRANSITIONS: Mapping[str, tuple[str, ...]] = {
     "PENDING": ("IN_PROGRESS",),
     "IN_PROGRESS": ("COMPLETED", "FAILED"),
     "FAILED": ("PENDING",),
@@ -111,13 +111,13 @@ class Tasks:
 
     def validate_status_transition(self, current_status: str, new_status: str) -> bool:
         try:
-            return _word(new_status) in TRANSITIONS[_word(current_status)]
+            return _word(new_status) in _TRANSITIONS[_word(current_status)]
         except UnknownStatus:
             return False
 
     def should_retry_task(self, task: Mapping[str, Any]) -> bool:
         """Tell whether a task returned by ``get_task`` failed with retries left."""
-        left = task.get("retry_count", 0) < task.get("max_retries", MAX_RETRIES)
+        left = task.get("retry_count", 0) < task.get("max_retries", _MAX_RETRIES)
         return task.get("status") == "FAILED" and left
 
     # Submission.
@@ -153,7 +153,7 @@ class Tasks:
     ) -> Call:
         function = self._app.functions.find(function_name)
         own = function.max_retries if function else None
-        retries = max_retries if max_retries is not None else own if own is not None else MAX_RETRIES
+        retries = max_retries if max_retries is not None else own if own is not None else _MAX_RETRIES
         return {
             "name": function_name,
             "payload": payload,
@@ -166,7 +166,7 @@ class Tasks:
 
     def get_task(self, task_id: str) -> dict[str, Any]:
         """One task as a row of ``task_queue``. Raises ``TaskNotFound``, a ``ValueError``."""
-        return as_task(self._task(task_id))
+        return _as_task(self._task(task_id))
 
     def get_pending_tasks(self, limit: int = 100) -> list[dict[str, Any]]:
         """Tasks ready to start, oldest first: one for each entity, none for a busy entity.
@@ -177,7 +177,7 @@ class Tasks:
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
             raise InvalidRequest(f"limit: expected a whole number from 1, got {str(limit)[:80]!r}")
         found = self._queue.upcoming(item_type="function", limit=limit)
-        return [as_task(job) for job in sorted(found, key=lambda job: (job.created_at, job.turn))]
+        return [_as_task(job) for job in sorted(found, key=lambda job: (job.created_at, job.turn))]
 
     def _task(self, task_id: str) -> Job:
         job = self._queue.get(task_id) if isinstance(task_id, str) else None
@@ -186,7 +186,7 @@ class Tasks:
         return job
 
     def _tasks(self, *statuses: Status) -> Iterator[Job]:
-        query = JobQuery(item_type="function", statuses=frozenset(statuses), limit=PAGE)
+        query = JobQuery(item_type="function", statuses=frozenset(statuses), limit=_PAGE)
         while found := self._queue.find(query):
             yield from found
             query = msgspec.structs.replace(query, after=found[-1].queue_id)
@@ -219,7 +219,7 @@ class Tasks:
     def _start(self, job: Job) -> None:
         lease = timedelta(seconds=job.timeout_s)
         paused = any(scope.covers(job.tenant_id, job.collection) for scope in self._queue.paused())
-        if paused or self._queue.start(job.queue_id, ClaimRequest(BY_HAND, lease=lease)) is None:
+        if paused or self._queue.start(job.queue_id, ClaimRequest(_BY_HAND, lease=lease)) is None:
             why = "is paused" if paused else "has changed, or another task of its entity is in progress"
             raise InvalidTransition(f"Task {job.queue_id} {why}")
 
@@ -254,7 +254,7 @@ class Tasks:
         """Take tasks from their workers and make them PENDING, no retry spent; returns their number."""
         found = [self._queue.get(task_id) for task_id in stale_task_ids if isinstance(task_id, str)]
         stale = [
-            transitions.released(job, STALE_MESSAGE, code="ERR_STALE")
+            transitions.released(job, _STALE_MESSAGE, code="ERR_STALE")
             for job in found
             if job is not None and job.item_type == "function" and job.lease_until is not None
         ]
@@ -270,7 +270,7 @@ class Tasks:
         return removed
 
 
-def as_task(job: Job) -> dict[str, Any]:
+def _as_task(job: Job) -> dict[str, Any]:
     """A function job in the columns of ``task_queue``, and no others."""
     payload = job.payload
     return {
@@ -394,7 +394,7 @@ class FunctionRecords(msgspec.Struct, frozen=True, kw_only=True):
     entity_types: list[str]
 
 
-def function_records(functions: Functions) -> FunctionRecords:
+def _function_records(functions: Functions) -> FunctionRecords:
     """List the registered functions by name, and the types of entities."""
     found = [functions.get(name) for name in functions.names()]
     return FunctionRecords(
@@ -442,7 +442,7 @@ class MappedCall(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
-def map_payload(
+def _map_payload(
     function: Function,
     payloads: Iterable[Any],
     *,
@@ -480,7 +480,7 @@ def map_payload(
     return {"function_name": MAP, "payload": request}
 
 
-def map_progress(queue: Queue, job: Job) -> MapProgress:
+def _map_progress(queue: Queue, job: Job) -> MapProgress:
     """Count the calls of a map by the columns of its parent job, which lack the cancelled ones."""
     _refuse_other(job)
     total = len(job.payload["payload"]["payloads"])
@@ -501,13 +501,13 @@ def map_progress(queue: Queue, job: Job) -> MapProgress:
 
 
 def _all(queue: Queue, query: JobQuery) -> Iterator[Job]:
-    query = msgspec.structs.replace(query, limit=PAGE)
+    query = msgspec.structs.replace(query, limit=_PAGE)
     while page := queue.find(query):
         yield from page
         query = msgspec.structs.replace(query, after=page[-1].queue_id)
 
 
-def map_results(queue: Queue, job: Job) -> list[MappedCall]:
+def _map_results(queue: Queue, job: Job) -> list[MappedCall]:
     """Read the calls of a map, in the order of their payloads."""
     _refuse_other(job)
     calls = [
@@ -565,11 +565,11 @@ class Call(CallOptions, total=False):
 
 
 _KNOWN = Call.__required_keys__ | Call.__optional_keys__
-PLAIN = frozenset({"name", "payload", "entity"})
+_PLAIN = frozenset({"name", "payload", "entity"})
 """Fields of calls that differ from the template of their function in payload, entity and id only."""
 
 
-def refuse_misshapen(call: Call) -> None:
+def _refuse_misshapen(call: Call) -> None:
     if not isinstance(call, dict | Mapping):
         raise InvalidRequest(f"a call is a mapping of fields, got {type(call).__name__}")
     if not _KNOWN.issuperset(call):
@@ -578,7 +578,7 @@ def refuse_misshapen(call: Call) -> None:
         raise InvalidRequest("missing field 'name'", remedy="Name the function to call.")
 
 
-def read_entity(given: tuple[str, str] | None) -> tuple[str, str] | None:
+def _read_entity(given: tuple[str, str] | None) -> tuple[str, str] | None:
     if given is None:
         return None
     pair = tuple(given) if isinstance(given, tuple | list) else ()
@@ -765,7 +765,7 @@ class FunctionJobs(Jobs):
         new, template = [], None
         try:
             for call, queue_id in zip(calls, clock.new_ids(len(calls)), strict=True):
-                if type(call) is not dict or not PLAIN.issuperset(call):
+                if type(call) is not dict or not _PLAIN.issuperset(call):
                     return None
                 if template is None or call["name"] != template.function.name:
                     template = self._template(call["name"])
@@ -784,7 +784,7 @@ class FunctionJobs(Jobs):
 
     def _plain_call(self, template: _Template, call: Call, queue_id: str) -> NewJob:
         function, new = template.function, template.new
-        payload, entity = call.get("payload"), read_entity(call.get("entity"))
+        payload, entity = call.get("payload"), _read_entity(call.get("entity"))
         if not (template.takes_any and type(payload) is dict):
             payload = function.stored(payload)
             function.check({} if payload is None else payload)
@@ -838,12 +838,12 @@ class FunctionJobs(Jobs):
         return self._submission(cast("Call", call))
 
     def _submission(self, call: Call) -> Submission:
-        refuse_misshapen(call)
+        _refuse_misshapen(call)
         function = self.functions.get(call["name"])
         payload = function.stored(call.get("payload"))
         function.check({} if payload is None else payload)
         body: dict[str, Any] = {"function_name": function.name, "payload": payload}
-        entity = read_entity(call.get("entity"))
+        entity = _read_entity(call.get("entity"))
         if entity is not None:
             self.functions.check_entity(*entity)
             body["entity_type"], body["entity_id"] = entity
@@ -902,12 +902,12 @@ class FunctionJobs(Jobs):
         """
         function = self.functions.get(name)
         call: Call = {"name": name, **options}  # type: ignore[typeddict-item]
-        refuse_misshapen(call)
+        _refuse_misshapen(call)
         parent = self._submission_of(function, call, {})
         retries, timeout, limit = parent["max_retries"], parent["timeout_s"], parent["limit"]
         # The calls have it: the parent only adds them.
         parent["limit"] = None
-        parent["payload"] = map_payload(
+        parent["payload"] = _map_payload(
             function,
             payloads,
             max_retries=self.settings.max_retries if retries is None else retries,
@@ -919,15 +919,15 @@ class FunctionJobs(Jobs):
 
     def map_progress(self, id_or_prefix: str) -> MapProgress:
         """Count the calls of a ``map`` that are done, failed, cancelled and open."""
-        return map_progress(self.queue, self.job(id_or_prefix))
+        return _map_progress(self.queue, self.job(id_or_prefix))
 
     def map_results(self, id_or_prefix: str) -> list[MappedCall]:
         """The calls of a ``map`` in the order of their payloads, ended or not."""
-        return map_results(self.queue, self.job(id_or_prefix))
+        return _map_results(self.queue, self.job(id_or_prefix))
 
     def known(self) -> FunctionRecords:
         """The registered functions and types of entities."""
-        return function_records(self.functions)
+        return _function_records(self.functions)
 
     def result(self, id_or_prefix: str) -> Any:
         """The function's return value. Raises ``NoResult`` unless the job is done and has its result."""

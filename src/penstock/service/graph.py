@@ -22,7 +22,7 @@ from penstock.service.graph_svg import xml_text
 # the rest, a relation of two entities with few others tells more than one of two with many.
 
 
-CANDIDATES = 4
+_CANDIDATES = 4
 """Entities read for each one that is wanted, so that there is a choice."""
 
 
@@ -76,7 +76,7 @@ def _ranks(found: Neighbourhood) -> dict[int, _Rank]:
     return ranks
 
 
-NO_GRAPH = "Extract entities first, with `penstock index --graph PATH`."
+_NO_GRAPH = "Extract entities first, with `penstock index --graph PATH`."
 
 
 class EntityReport(msgspec.Struct, frozen=True):
@@ -200,7 +200,7 @@ class Graph:
         """The entities around those with a name, nearest first, and of those the most telling."""
         tenant = tenant_id or self._settings.tenant_id
         start = [node.id for node in self._find(name, tenant, kind)]
-        found = self._store.neighbours(tenant, start, hops=hops, limit=limit * CANDIDATES)
+        found = self._store.neighbours(tenant, start, hops=hops, limit=limit * _CANDIDATES)
         return most_telling(found, limit)
 
     def path(
@@ -246,7 +246,7 @@ class Graph:
         if near:
             named = ", ".join(f"{node.name} ({node.kind})" for node in near)
             return f"Similar names: {named}. {NotInGraph.default_remedy}"
-        return None if self._store.counts(tenant).entities else NO_GRAPH
+        return None if self._store.counts(tenant).entities else _NO_GRAPH
 
 
 Nodes = Iterator[tuple[Node, list[Mention]]]

@@ -13,16 +13,16 @@ import msgspec
 
 from penstock.catalog.graph import Edge, Neighbourhood, Node
 
-RING = 210
+_RING = 210
 """Least distance of two rings: a label fits in between."""
 LINE = 17
 """Room of a label across its direction."""
-DOT = 6
-MARGIN = 230
-MAX_LABEL = 30
-COLOURS = ("#2563a8", "#b4530a", "#25794a", "#9a3a8f", "#a12c2c", "#6f6a14", "#3d5a80", "#7a4b2a")
+_DOT = 6
+_MARGIN = 230
+_MAX_LABEL = 30
+_COLOURS = ("#2563a8", "#b4530a", "#25794a", "#9a3a8f", "#a12c2c", "#6f6a14", "#3d5a80", "#7a4b2a")
 """Colours of kinds, in the order of their frequency. Each is readable on white and, brightened, on black."""
-STYLE = """
+_STYLE = """
 text { font: 12px system-ui, sans-serif; fill: #1b1f24; }
 .start text { font-weight: 700; font-size: 14px; }
 .edge { fill: none; stroke: #6b7280; stroke-opacity: .55; }
@@ -53,14 +53,14 @@ def neighbourhood_svg(found: Neighbourhood) -> str:
     spots = _layout(found)
     colours = _colours([node for node, _ in found.nodes])
     named = {node.id: node.name for node, _ in found.nodes}
-    reach = max((math.hypot(spot.x, spot.y) for spot in spots.values()), default=0) + MARGIN
+    reach = max((math.hypot(spot.x, spot.y) for spot in spots.values()), default=0) + _MARGIN
     # Room for the list of kinds below.
     height = 2 * reach + LINE * (len(colours) + 1)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{-reach:.0f} {-reach:.0f} {2 * reach:.0f} '
         f'{height:.0f}" role="img">',
         f"<title>{xml_text(_title(found))}</title>",
-        f"<style>{STYLE}</style>",
+        f"<style>{_STYLE}</style>",
         '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
         'markerUnits="userSpaceOnUse" orient="auto"><path class="head" d="M0 0 8 4 0 8z"/></marker></defs>',
         f'<rect class="page" x="{-reach:.0f}" y="{-reach:.0f}" width="{2 * reach:.0f}" '
@@ -96,7 +96,7 @@ def _layout(found: Neighbourhood) -> dict[int, _Spot]:
         if far == 0:
             radius = 0.0 if len(ring) == 1 else max(around, 60.0)
         else:
-            radius = max(radius + RING, around)
+            radius = max(radius + _RING, around)
         for place, node in enumerate(ring):
             angle = 2 * math.pi * (place + 0.5 * (far % 2)) / len(ring)
             spots[node.id] = _Spot(radius * math.cos(angle), radius * math.sin(angle), angle)
@@ -116,14 +116,14 @@ def _colours(nodes: Sequence[Node]) -> dict[str, str]:
     for node in nodes:
         counts[node.kind] = counts.get(node.kind, 0) + 1
     kinds = sorted(counts, key=lambda kind: (-counts[kind], kind))
-    return {kind: COLOURS[place % len(COLOURS)] for place, kind in enumerate(kinds)}
+    return {kind: _COLOURS[place % len(_COLOURS)] for place, kind in enumerate(kinds)}
 
 
 def _edge(edge: Edge, spots: Mapping[int, _Spot], named: Mapping[int, str]) -> str:
     start, end = spots[edge.source], spots[edge.target]
     length = math.hypot(end.x - start.x, end.y - start.y) or 1.0
     # To the rim of both dots.
-    dx, dy = (end.x - start.x) / length * (DOT + 2), (end.y - start.y) / length * (DOT + 2)
+    dx, dy = (end.x - start.x) / length * (_DOT + 2), (end.y - start.y) / length * (_DOT + 2)
     width = 1 + min(math.log2(1 + max(edge.weight, 0.0)), 4.0)
     told = f"{named[edge.source]} {edge.kind} {named[edge.target]} ({edge.weight:g})"
     return (
@@ -134,18 +134,18 @@ def _edge(edge: Edge, spots: Mapping[int, _Spot], named: Mapping[int, str]) -> s
 
 
 def _node(node: Node, far: int, spot: _Spot, colours: Mapping[str, str]) -> str:
-    label = node.name if len(node.name) <= MAX_LABEL else f"{node.name[: MAX_LABEL - 1]}…"
+    label = node.name if len(node.name) <= _MAX_LABEL else f"{node.name[: _MAX_LABEL - 1]}…"
     turn = math.degrees(spot.angle) if far else 0.0
     # On the left the label is turned round, so that no text stands on its head.
     flipped = 90 < turn < 270
-    turn, x, anchor = (turn - 180, -DOT - 5, "end") if flipped else (turn, DOT + 5, "start")
+    turn, x, anchor = (turn - 180, -_DOT - 5, "end") if flipped else (turn, _DOT + 5, "start")
     y = 4
     if far == 0:
-        x, y, anchor = 0, -DOT - 7, "middle"
+        x, y, anchor = 0, -_DOT - 7, "middle"
     return (
         f'<g class="{"node" if far else "start"}" transform="translate({spot.x:.1f} {spot.y:.1f})">'
         f"<title>{xml_text(f'{node.name} ({node.kind}), {node.occurrences}')}</title>"
-        f'<circle r="{DOT if far else DOT + 3}" fill="{colours[node.kind]}"/>'
+        f'<circle r="{_DOT if far else _DOT + 3}" fill="{colours[node.kind]}"/>'
         f'<text class="halo" x="{x}" y="{y}" text-anchor="{anchor}" transform="rotate({turn:.1f})">'
         f"{xml_text(label)}</text></g>"
     )
@@ -155,7 +155,7 @@ def _legend(colours: Mapping[str, str], reach: float) -> Iterator[str]:
     for place, (kind, colour) in enumerate(colours.items()):
         y = reach + place * LINE
         yield (
-            f'<circle cx="{-reach + 20:.0f}" cy="{y:.0f}" r="{DOT}" fill="{colour}"/>'
+            f'<circle cx="{-reach + 20:.0f}" cy="{y:.0f}" r="{_DOT}" fill="{colour}"/>'
             f'<text x="{-reach + 34:.0f}" y="{y + 4:.0f}">{xml_text(kind)}</text>'
         )
 

@@ -30,13 +30,13 @@ from penstock.vocabulary import how_many
 # Corrections of misspelt words: only of words missing from all documents of the tenant.
 
 
-MOST_CORRECTIONS = 3
+_MOST_CORRECTIONS = 3
 """Misspelt words looked up in one query: a text in another language has many unknown words."""
-MOST_TEXTS = 200
+_MOST_TEXTS = 200
 """Texts looked at for each word. A word in more of them is frequent enough to be meant."""
-FIRST_TEXTS = 8
+_FIRST_TEXTS = 8
 """Texts looked at first: mostly one is enough to know that there is such a word."""
-SHOWN_TEXTS = 5
+_SHOWN_TEXTS = 5
 """Texts read to find the form of a word that they have."""
 
 
@@ -62,8 +62,8 @@ def corrections(
     ]
     if not doubtful:
         return []
-    missing = _missing(snapshot, _missing(snapshot, doubtful, filters, FIRST_TEXTS), filters, MOST_TEXTS)
-    return list(_corrected(snapshot, filters, missing[:MOST_CORRECTIONS]))
+    missing = _missing(snapshot, _missing(snapshot, doubtful, filters, _FIRST_TEXTS), filters, _MOST_TEXTS)
+    return list(_corrected(snapshot, filters, missing[:_MOST_CORRECTIONS]))
 
 
 def _missing(snapshot: CatalogSnapshot, words: list[str], filters: Filters, most: int) -> list[str]:
@@ -74,19 +74,20 @@ def _missing(snapshot: CatalogSnapshot, words: list[str], filters: Filters, most
     return [
         word
         for word in words
-        if word not in known or (not known[word].content_ids and not (known[word].cut and most == MOST_TEXTS))
+        if word not in known
+        or (not known[word].content_ids and not (known[word].cut and most == _MOST_TEXTS))
     ]
 
 
 def _corrected(snapshot: CatalogSnapshot, filters: Filters, words: Collection[str]) -> Iterator[Correction]:
     for word in words:
-        held = snapshot.holding(neighbours(word), filters, most=MOST_TEXTS)
+        held = snapshot.holding(neighbours(word), filters, most=_MOST_TEXTS)
         texts = {near: holding.content_ids for near, holding in held.items() if holding.content_ids}
         if not texts:
             continue
         # The most frequent; of equally frequent ones the first by letters, so that every store says the same.
         best = min(texts, key=lambda near: (-len(texts[near]), near))
-        views = snapshot.hydrate(texts[best][:SHOWN_TEXTS], filters)
+        views = snapshot.hydrate(texts[best][:_SHOWN_TEXTS], filters)
         searched = closest_word(word, (view.text for view in views if view), best)
         if is_likelier(searched, word, _count_pieces):
             yield Correction(word=word, searched=searched)
@@ -102,7 +103,7 @@ def _count_pieces(word: str) -> int:
         return WORD_PIECES + 1
 
 
-SNIPPET = 240
+_SNIPPET = 240
 _WORD_START = r"(?:\b|(?<=_)|(?<=(?-i:[a-z0-9]))(?=(?-i:[A-Z])))"
 _WORD_END = r"(?:\b|(?=_)|(?<=(?-i:[a-z0-9]))(?=(?-i:[A-Z])))"
 """A word in a name such as ``maxHeaderSize`` or ``max_header_size`` is a word as well."""
@@ -406,7 +407,7 @@ def _is_word(text: str, begin: int, end: int) -> bool:
 @lru_cache(4)
 def _marks_of(query: str) -> _QueryMarks:
     """The query's first words. Plain ones are looked up: to compile a pattern for each query takes longer."""
-    words = [word for word in query_words(query) if len(word) <= SNIPPET]
+    words = [word for word in query_words(query) if len(word) <= _SNIPPET]
     plain = {word for word in words if word.isascii() and word.isalnum() and len(word) > 2}
     ascii_others = [word for word in words if word.isascii() and not word.isalnum() and len(word) > 2]
     patterns = (
@@ -421,12 +422,12 @@ def make_snippet(text: str, query: str, marks: tuple[str, str]) -> str:
     """Make a snippet for a vector hit: around a word of the query, else the start of the chunk."""
     wanted = _marks_of(query)
     first = wanted.first(text) or 0
-    start = max(0, first - SNIPPET // 3)
-    window = text[start : start + SNIPPET]
+    start = max(0, first - _SNIPPET // 3)
+    window = text[start : start + _SNIPPET]
     if start:
         # From the next word on, unless there is none before the word found.
         window = _CUT_WORD.sub("", window[: first - start]) + window[first - start :]
-    shown = ("…" if start else "") + " ".join(window.split()) + ("…" if start + SNIPPET < len(text) else "")
+    shown = ("…" if start else "") + " ".join(window.split()) + ("…" if start + _SNIPPET < len(text) else "")
     if not any(marks):
         return shown
     pieces, at = [], 0

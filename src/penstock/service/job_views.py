@@ -36,10 +36,10 @@ from penstock.service.why import FailedPath
 
 _WALKED = ("folder", "project")
 _SINGLE = ("file", "content")
-CHILDREN_FAILED = "ERR_CHILDREN_FAILED"
-MOST_CANCELLED = 2_000
+_CHILDREN_FAILED = "ERR_CHILDREN_FAILED"
+_MOST_CANCELLED = 2_000
 """Child jobs of a cancelled job up to which a list counts those that were cancelled."""
-MOST_FAILED = 1_000
+_MOST_FAILED = 1_000
 """Failed child jobs that are looked at for files inside others."""
 
 
@@ -107,7 +107,7 @@ def report_of(job: Job, queue: Queue | None = None, *, listed: bool = False) -> 
 
     ``queue``: to look up child jobs: the file in work, files that were cancelled, files that failed inside
     others. ``listed``: a job among others, for which little is read: no failed files, and cancelled ones only
-    of up to ``MOST_CANCELLED`` child jobs.
+    of up to ``_MOST_CANCELLED`` child jobs.
     """
     if job.op == "delete":
         return None
@@ -123,7 +123,7 @@ def report_of(job: Job, queue: Queue | None = None, *, listed: bool = False) -> 
     if walking:
         done = counts.get("without_job", 0) + max(sent - job.children_open, 0)
     elif sent and _stopped(job):
-        counted = queue is not None and (sent <= MOST_CANCELLED or not listed)
+        counted = queue is not None and (sent <= _MOST_CANCELLED or not listed)
         done = max(total - cancelled_children(queue, job), 0) if queue is not None and counted else None
     return JobReport(
         stage=_stage(job),
@@ -151,7 +151,7 @@ def _stopped(job: Job) -> bool:
 
 def cancelled_children(queue: Queue, job: Job) -> int:
     """Count the cancelled child jobs of the current run of a job."""
-    query = JobQuery(parent_id=job.queue_id, statuses=frozenset({Status.CANCELLED}), limit=MOST_FAILED)
+    query = JobQuery(parent_id=job.queue_id, statuses=frozenset({Status.CANCELLED}), limit=_MOST_FAILED)
     if job.run == 1:
         return sum(queue.count(query).values())
     # Child jobs of a run before the last retry are still there.
@@ -173,11 +173,11 @@ def _failed_inside(job: Job, queue: Queue) -> _FailedInside:
     """Count failed files inside others. The job of a mail fails with an attachment, though it is indexed."""
     if not job.children_failed:
         return _FailedInside()
-    failed = JobQuery(parent_id=job.queue_id, statuses=frozenset({Status.FAILED}), limit=MOST_FAILED)
+    failed = JobQuery(parent_id=job.queue_id, statuses=frozenset({Status.FAILED}), limit=_MOST_FAILED)
     files = child_jobs = 0
     for child in queue.find(failed):
         path = child.shown_payload.get("file_path")
-        if child.error_code == CHILDREN_FAILED:
+        if child.error_code == _CHILDREN_FAILED:
             child_jobs += 1
             files += _failed_inside(child, queue).files
         elif path is not None and (job.item_type == "file" or container_of(path) is not None):
@@ -227,7 +227,7 @@ class InsideFiles(msgspec.Struct, frozen=True):
         return sum(self.suffixes.values())
 
 
-def inside_files(catalog: Catalog, job: Job, path: str) -> InsideFiles:
+def _inside_files(catalog: Catalog, job: Job, path: str) -> InsideFiles:
     """Files inside others, at or below a path, indexed since the job was requested."""
     place = Place(job.tenant_id, job.collection, job.branch)
     with catalog.snapshot() as snapshot:
@@ -285,7 +285,7 @@ def _single(job: Job, inside: _FailedInside) -> JobReport:
         stage=_stage(job),
         files_processed=int(job.ended and job.status is not Status.CANCELLED),
         files_total=1,
-        failed=int(job.status is Status.FAILED and job.error_code != CHILDREN_FAILED),
+        failed=int(job.status is Status.FAILED and job.error_code != _CHILDREN_FAILED),
         failed_inside=inside.files,
         unchanged=int(result.get("outcome") == "unchanged"),
         chunks_created=chunks if type(chunks) is int else 0,
@@ -313,13 +313,13 @@ def _current_file(job: Job, queue: Queue | None) -> str | None:
     return next((child.shown_payload.get("file_path") for child in queue.find(running)), None)
 
 
-MAX_OFFSET = 10_000
-MOST_COUNTED = 100_000
+_MAX_OFFSET = 10_000
+_MOST_COUNTED = 100_000
 """Jobs up to which the total of a list is counted."""
 _PATHS = ("folder_path", "project_root", "file_path")
 _SECRET = re.compile(r"key|token|secret|passw|credential|authoriz|cookie", re.IGNORECASE)
 _TEXTS = frozenset({"content", "text"})
-MASK = "***"
+_MASK = "***"
 
 
 class ProgressRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -495,7 +495,7 @@ def _masked(name: str, value: Any) -> Any:
     if not isinstance(value, str):
         return value
     if _SECRET.search(name):
-        return MASK
+        return _MASK
     return f"({len(value):,} characters)" if name in _TEXTS else value
 
 
@@ -549,9 +549,9 @@ class JobRecords:
         self, tenants: Sequence[str | None], *, offset: int = 0, **filters: Unpack[JobFilter]
     ) -> JobPage:
         """A page of the jobs of these tenants (None: of all), newest first."""
-        if not 0 <= offset <= MAX_OFFSET:
+        if not 0 <= offset <= _MAX_OFFSET:
             raise InvalidRequest(
-                f"offset: expected 0 to {MAX_OFFSET:,}, got {offset}", remedy="Use the cursor in next."
+                f"offset: expected 0 to {_MAX_OFFSET:,}, got {offset}", remedy="Use the cursor in next."
             )
         limit = filters.get("limit", 50)
         filters["limit"] = limit
@@ -559,7 +559,7 @@ class JobRecords:
         page = self._merged(tenants, offset, offset + limit + 1, filters)
         return JobPage(
             jobs=[self.record(job) for job in page[:limit]],
-            total=self.count(tenants, filters, cap=MOST_COUNTED),
+            total=self.count(tenants, filters, cap=_MOST_COUNTED),
             limit=limit,
             offset=offset,
             next=cursor_after(page[limit - 1], by_priority=by_priority) if len(page) > limit else None,
@@ -720,7 +720,7 @@ def running_jobs(queue: Queue, tenants: Sequence[str | None], limit: int) -> lis
 # structs here join what a client would otherwise have to ask for in several requests.
 
 
-MOST_PAGES = 1_000
+_MOST_PAGES = 1_000
 """States of pages in one answer."""
 
 
@@ -766,7 +766,7 @@ class DocumentView(msgspec.Struct, frozen=True, kw_only=True):
 def page_states(documents: Documents, source_id: str, limit: int) -> list[PageState]:
     """States of the first pages of the newest generation of a document."""
     generations = documents.generations(source_id)
-    return documents.pages(generations[0].document_id, limit=min(limit, MOST_PAGES)) if generations else []
+    return documents.pages(generations[0].document_id, limit=min(limit, _MOST_PAGES)) if generations else []
 
 
 def find_job(jobs: Jobs, id_or_prefix: str, tenants: Sequence[str]) -> Job:
@@ -817,7 +817,7 @@ def job_outcome(documents: Documents, job: Job) -> JobOutcome:
         failures=documents.failures(
             path, tenant_id=job.tenant_id, collection=job.collection, branch=job.branch
         ),
-        inside=inside_files(documents.catalog, job, path),
+        inside=_inside_files(documents.catalog, job, path),
         recognized=documents.recognized(job),
         code_included_because=documents.why_code(path) if undecided else None,
     )

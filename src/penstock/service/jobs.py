@@ -94,7 +94,7 @@ def job_query(filters: JobFilter) -> JobQuery:
         raise InvalidRequest(f"limit: expected a whole number from 1 to {MAX_PAGE}, got {str(limit)[:80]!r}")
     held = _one_of(tuple(Held), "held", filters.get("held"))
     return JobQuery(
-        statuses=statuses_of(filters.get("status")),
+        statuses=_statuses_of(filters.get("status")),
         item_type=_one_of(payloads.ITEM_TYPES, "item_type", filters.get("item_type")),
         op=_one_of(payloads.OPERATIONS, "op", filters.get("op")),
         tenant_id=_name("tenant_id", filters.get("tenant_id")),
@@ -128,7 +128,7 @@ def cursor_after(job: Job, *, by_priority: bool) -> str:
     return f"{job.priority}.{job.queue_id}" if by_priority else job.queue_id
 
 
-def statuses_of(words: str | Collection[str] | None) -> frozenset[Status]:
+def _statuses_of(words: str | Collection[str] | None) -> frozenset[Status]:
     """The statuses for these words, as used by any interface."""
     if words is None:
         return frozenset()
@@ -528,7 +528,7 @@ class Jobs:
 
         app.purge(status="done", older_than=timedelta(days=7))
         """
-        wanted = statuses_of(status)
+        wanted = _statuses_of(status)
         if not wanted or not wanted <= ENDED:
             raise InvalidRequest(
                 "purge removes only jobs that have ended", remedy="Use done, failed or cancelled."

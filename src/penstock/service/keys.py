@@ -35,7 +35,7 @@ from penstock.service.access import SCOPES, KeyScope, Principal, root_of_key
 from penstock.service.shares import RateLimit
 from penstock.state_directory import make_private, write_refusal
 
-PREFIX = "penstock_"
+_PREFIX = "penstock_"
 KEYS_FILE = "keys.json"
 MARK = "keys.made"
 """File beside it that stays when the last key, or the file of keys, is gone: requests still need one."""
@@ -46,7 +46,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _ABSENT = (0, 0, 0)
 
 
-class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
+class _StoredKey(msgspec.Struct, frozen=True, kw_only=True):
     """A stored key: ``hash`` is the SHA-256 of the text, which has 256 random bits.
 
     ``seal``: in a directory with a secret, proves that the key was made by who can read that; see ``seal``.
@@ -88,7 +88,7 @@ class Keys:
         self._made = False
         self._lock = threading.Lock()
         self._read_at: tuple[int, int, int] | None = None
-        self._by_hash: dict[str, StoredKey] = {}
+        self._by_hash: dict[str, _StoredKey] = {}
 
     def create(
         self, name: str, scope: KeyScope, tenants: Sequence[str] = (), roots: Sequence[str] = ()
@@ -103,14 +103,14 @@ class Keys:
             raise InvalidRequest(f"scope: expected one of {', '.join(SCOPES)}, got {str(scope)[:80]!r}")
         own = tuple(dict.fromkeys(validate_name("tenant_id", tenant) for tenant in tenants))
         places = tuple(dict.fromkeys(map(root_of_key, roots)))
-        text = PREFIX + clock.new_secret()
-        made = StoredKey(
+        text = _PREFIX + clock.new_secret()
+        made = _StoredKey(
             name=name,
             scope=scope,
             tenants=own,
             roots=places,
             created_at=clock.now(),
-            hash=hash_secret(text),
+            hash=_hash_secret(text),
         )
         with self._changing() as keys:
             if any(key.name == name for key in keys):
@@ -150,7 +150,7 @@ class Keys:
 
     def find(self, text: str) -> Principal | None:
         """The owner of a key; None for an unknown one."""
-        return self.owner(hash_secret(text))
+        return self.owner(_hash_secret(text))
 
     def owner(self, key_hash: str) -> Principal | None:
         """The owner of the key with this hash; None for an unknown or revoked one."""
@@ -161,7 +161,7 @@ class Keys:
             name=found.name, scope=found.scope, tenants=found.tenants, roots=found.roots, auth="key"
         )
 
-    def _current(self) -> dict[str, StoredKey]:
+    def _current(self) -> dict[str, _StoredKey]:
         """The keys by hash, read again when the file has changed."""
         try:
             info = os.stat(self._name)  # noqa: PTH116 - for every request, and a third of the price
@@ -198,7 +198,7 @@ class Keys:
         if not os.path.lexists(self._mark):
             write_private(self._mark, _MARKED)
 
-    def _read(self) -> list[StoredKey]:
+    def _read(self) -> list[_StoredKey]:
         """The keys. Raises ``StateDamaged`` for a key that came from elsewhere."""
         keys = self._decoded()
         secret = state_directory.secret_of(self._path.parent) if keys else None
@@ -211,7 +211,7 @@ class Keys:
                 )
         return keys
 
-    def _decoded(self) -> list[StoredKey]:
+    def _decoded(self) -> list[_StoredKey]:
         try:
             text = self._path.read_bytes()
         except FileNotFoundError:
@@ -219,7 +219,7 @@ class Keys:
         except OSError as error:
             raise StoreDenied(f"{self._path} cannot be read ({error.strerror})") from None
         try:
-            return msgspec.json.decode(text, type=list[StoredKey])
+            return msgspec.json.decode(text, type=list[_StoredKey])
         except msgspec.DecodeError as error:
             raise StateDamaged(
                 f"{self._path} is not a list of keys: {error}",
@@ -227,7 +227,7 @@ class Keys:
             ) from None
 
     @contextlib.contextmanager
-    def _changing(self, *, sealed: bool = True) -> Iterator[list[StoredKey]]:
+    def _changing(self, *, sealed: bool = True) -> Iterator[list[_StoredKey]]:
         """Give the list for changes, and replace the file by the changed list.
 
         ``sealed``: refuse keys that came from elsewhere.
@@ -269,18 +269,18 @@ def write_private(path: Path, text: bytes) -> None:
         raise write_refusal(path, error) from None
 
 
-def hash_secret(text: str) -> str:
+def _hash_secret(text: str) -> str:
     """The stored form of a key or a session token: both have 256 random bits, so one round is enough."""
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _seal(key: StoredKey, secret: bytes) -> str:
+def _seal(key: _StoredKey, secret: bytes) -> str:
     """The proof that a key was made with the secret of its directory."""
     what = msgspec.json.encode([key.name, key.scope, key.tenants, key.roots, key.hash])
     return hmac.new(secret, what, "sha256").hexdigest()
 
 
-def _shown(key: StoredKey) -> dict[str, Any]:
+def _shown(key: _StoredKey) -> dict[str, Any]:
     return {name: getattr(key, name) for name in KeyView.__struct_fields__}
 
 
@@ -294,18 +294,18 @@ def _shown(key: StoredKey) -> dict[str, Any]:
 # or ended since. So a sign-in writes one line, however many sessions there are.
 
 
-SESSIONS_FILE = "sessions.json"
+_SESSIONS_FILE = "sessions.json"
 LIFETIME = timedelta(days=7)
-MOST, MOST_PER_KEY = 1_000, 100
+_MOST, MOST_PER_KEY = 1_000, 100
 """Sessions at the same time. For one more, the oldest one of its key ends; of the key with the most sessions,
 if the key has fewer than its part."""
 SIGN_INS = 60
 """Sessions of one key that begin in a minute: each waits for the disk."""
-MOST_LINES = 2_000
+_MOST_LINES = 2_000
 """Lines after which the file is written anew."""
 
 
-class BrowserSession(msgspec.Struct, frozen=True, kw_only=True):
+class _BrowserSession(msgspec.Struct, frozen=True, kw_only=True):
     """A session as it is stored."""
 
     token_hash: str
@@ -317,7 +317,7 @@ class Sessions:
     """The sessions of one server."""
 
     def __init__(self, state_dir: Path, keys: Keys) -> None:
-        self._path = state_dir / SESSIONS_FILE
+        self._path = state_dir / _SESSIONS_FILE
         self._keys = keys
         self._lock = threading.Lock()
         self._rate = RateLimit(
@@ -325,7 +325,7 @@ class Sessions:
         )
         self._by_token = {session.token_hash: session for session in self._read()}
         """The oldest first."""
-        self._lines = MOST_LINES
+        self._lines = _MOST_LINES
         """Lines of the file. The first change after a start writes it anew."""
 
     def begin(self, key: str) -> str:
@@ -335,8 +335,8 @@ class Sessions:
             raise KeyRequired("the key is not valid")
         self._rate.count(owner.name)
         token = clock.new_secret()
-        session = BrowserSession(
-            token_hash=hash_secret(token), key_hash=hash_secret(key), ends_at=clock.now() + LIFETIME
+        session = _BrowserSession(
+            token_hash=_hash_secret(token), key_hash=_hash_secret(key), ends_at=clock.now() + LIFETIME
         )
         with self._lock:
             self._change([*self._by_token.values(), session], session)
@@ -344,7 +344,7 @@ class Sessions:
 
     def end(self, token: str) -> None:
         """End a session; an unknown one has ended already."""
-        gone = hash_secret(token)
+        gone = _hash_secret(token)
         with self._lock:
             session = self._by_token.get(gone)
             if session is not None:
@@ -353,18 +353,18 @@ class Sessions:
 
     def find(self, token: str) -> Principal | None:
         """The owner of a session; None after its end, and after the end of its key."""
-        session = self._by_token.get(hash_secret(token))
+        session = self._by_token.get(_hash_secret(token))
         if session is None or session.ends_at <= clock.now():
             return None
         owner = self._keys.owner(session.key_hash)
         return None if owner is None else msgspec.structs.replace(owner, auth="session")
 
-    def _change(self, sessions: list[BrowserSession], changed: BrowserSession) -> None:
+    def _change(self, sessions: list[_BrowserSession], changed: _BrowserSession) -> None:
         """Write the changed session to the file, then keep these sessions; without those that have ended."""
         now = clock.now()
         live = [one for one in sessions if one.ends_at > now and self._keys.owner(one.key_hash)]
         kept = _within_limits(live)
-        if self._lines >= MOST_LINES:
+        if self._lines >= _MOST_LINES:
             write_private(self._path, msgspec.json.encode(kept) + b"\n")
             self._lines = 1
         else:
@@ -384,10 +384,10 @@ class Sessions:
                 os.close(descriptor)
         except OSError as error:
             # A part of a line may be there, which nothing may follow.
-            self._lines = MOST_LINES
+            self._lines = _MOST_LINES
             raise write_refusal(self._path, error) from None
 
-    def _read(self) -> list[BrowserSession]:
+    def _read(self) -> list[_BrowserSession]:
         try:
             first, *others = self._path.read_bytes().split(b"\n")
         except FileNotFoundError:
@@ -395,9 +395,9 @@ class Sessions:
         except OSError as error:
             raise StoreDenied(f"{self._path} cannot be read ({error.strerror})") from None
         try:
-            sessions = msgspec.json.decode(first, type=list[BrowserSession])
+            sessions = msgspec.json.decode(first, type=list[_BrowserSession])
             # What follows the last line break was cut by a crash, and its sign-in never answered.
-            sessions += [msgspec.json.decode(line, type=BrowserSession) for line in others[:-1]]
+            sessions += [msgspec.json.decode(line, type=_BrowserSession) for line in others[:-1]]
         except msgspec.DecodeError as error:
             raise StateDamaged(
                 f"{self._path} is not a list of sessions: {error}",
@@ -409,11 +409,11 @@ class Sessions:
         return _within_limits([one for one in found.values() if one.ends_at > now])
 
 
-def _within_limits(sessions: list[BrowserSession]) -> list[BrowserSession]:
+def _within_limits(sessions: list[_BrowserSession]) -> list[_BrowserSession]:
     """The sessions without the oldest ones of keys with too many. ``sessions``: the oldest first."""
     counts = Counter(session.key_hash for session in sessions)
     too_many = {key: number - MOST_PER_KEY for key, number in counts.items() if number > MOST_PER_KEY}
-    for _ in range(sum(min(number, MOST_PER_KEY) for number in counts.values()) - MOST):
+    for _ in range(sum(min(number, MOST_PER_KEY) for number in counts.values()) - _MOST):
         largest = max(counts, key=lambda key: counts[key] - too_many.get(key, 0))
         too_many[largest] = too_many.get(largest, 0) + 1
     kept = []
@@ -428,7 +428,7 @@ def _within_limits(sessions: list[BrowserSession]) -> list[BrowserSession]:
 # Audit of a server: one line for each action of an administrator, in a file of the state directory.
 
 
-AUDIT_FILE = "audit.jsonl"
+_AUDIT_FILE = "audit.jsonl"
 log = logging.getLogger("penstock.audit")
 
 
@@ -436,7 +436,7 @@ class ActionLog:
     """The audit file. A line has the time, the key, the action and its object."""
 
     def __init__(self, state_dir: Path) -> None:
-        self._path = state_dir / AUDIT_FILE
+        self._path = state_dir / _AUDIT_FILE
 
     def record(self, by: str, action: str, **about: str | None) -> None:
         """Append one line. An action that was carried out is not undone when its line cannot be written."""

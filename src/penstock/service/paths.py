@@ -85,7 +85,7 @@ def _other_case(name: str) -> str:
     return "".join(one if len(one.swapcase()) != 1 else one.swapcase() for one in name)
 
 
-HEAD = 4_096
+_HEAD = 4_096
 """Bytes read to tell the type of a file."""
 
 
@@ -143,7 +143,7 @@ def refuse_other_content(path: str, source_type: str) -> None:
 
     try:
         with Path(path).open("rb") as file:
-            head = file.read(HEAD)
+            head = file.read(_HEAD)
     except OSError as error:
         raise PathNotFound(f"{path}: {error.strerror}") from None
     file_types.refuse_other_than(source_type, path, head)

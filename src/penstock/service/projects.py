@@ -27,9 +27,9 @@ from penstock.service.options import DocumentFilters, ProjectChoice
 from penstock.service.paths import real_path
 from penstock.service.requests import Receipt, Submission
 
-NO_GIT_BRANCH = "main"
+_NO_GIT_BRANCH = "main"
 """The branch of a project that is no git repository."""
-FEWEST_DIGITS = 4
+_FEWEST_DIGITS = 4
 """Shortest start of a tenant's id that names its project."""
 
 
@@ -112,7 +112,7 @@ def placed(
     return Placement(project.tenant_id, branch, project, follows=branch == tree.branch)
 
 
-def bounded(placement: Placement, wanted: WantedPlace, principal: Principal, default: str) -> Placement:
+def _bounded(placement: Placement, wanted: WantedPlace, principal: Principal, default: str) -> Placement:
     """Keep a decision within the tenants of a key: other than those, the key's own one."""
     if wanted.tenant_id is not None:
         return msgspec.structs.replace(placement, tenant_id=principal.tenant(wanted.tenant_id, default))
@@ -134,11 +134,11 @@ def project_of(tree: WorkTree) -> ProjectRoot:
     )
 
 
-def work_tree(root: str) -> WorkTree:
+def _work_tree(root: str) -> WorkTree:
     """The work tree with this top folder; a folder without git has one branch."""
     found = repository.find_repository(root)
     if found is None or found.root != root:
-        return WorkTree(root, None, NO_GIT_BRANCH)
+        return WorkTree(root, None, _NO_GIT_BRANCH)
     return WorkTree(root, repository.remote_of(found), repository.branch_of(found))
 
 
@@ -163,7 +163,7 @@ def placed_to_read(
         return placed(wanted, None, None)
     real = real_path(path)
     recorded = max(recorded_at(_above(real)), key=lambda one: len(one.root), default=None)
-    tree = None if recorded is None else work_tree(recorded.root)
+    tree = None if recorded is None else _work_tree(recorded.root)
     return placed(wanted, tree, recorded, reads=True, own_tenant=own_tenant)
 
 
@@ -234,7 +234,7 @@ class Places:
         if root is None and (wanted.project or container):
             root = real if os.path.isdir(real) else str(Path(real).parent)  # noqa: PTH112 - it never raises
         recorded = known if known is not None and known.root == root else None
-        tree = None if root is None else work_tree(root)
+        tree = None if root is None else _work_tree(root)
         if tree is not None and tree.remote is None and remote is not None:
             tree = msgspec.structs.replace(tree, remote=remote)
         return self._bounded(placed(wanted, tree, recorded, own_tenant=self._own_tenant), wanted)
@@ -257,7 +257,7 @@ class Places:
         return self._bounded(found, wanted)
 
     def _bounded(self, placement: Placement, wanted: WantedPlace) -> Placement:
-        return bounded(placement, wanted, self._principal, self._settings.tenant_id)
+        return _bounded(placement, wanted, self._principal, self._settings.tenant_id)
 
     # Parts of the index that a search covers.
 
@@ -317,7 +317,7 @@ class Places:
         indexed = {(one.tenant_id, one.branch) for one in counts}
         found: list[SearchScope] = []
         for tenant_id in dict.fromkeys(one.tenant_id for one in counts):
-            branch = work_tree(roots[tenant_id]).branch if tenant_id in roots else None
+            branch = _work_tree(roots[tenant_id]).branch if tenant_id in roots else None
             found.append(_single(tenant_id, branch if (tenant_id, branch) in indexed else None, names))
         if not found:
             first = next(iter(self._principal.tenants), self._settings.tenant_id)
@@ -364,7 +364,7 @@ class ProjectView(msgspec.Struct, frozen=True):
     @property
     def checked_out(self) -> list[str]:
         """Branches that are checked out in a folder of the project."""
-        return sorted({work_tree(root).branch for root in self.roots if os.path.isdir(root)})  # noqa: PTH112 - it never raises
+        return sorted({_work_tree(root).branch for root in self.roots if os.path.isdir(root)})  # noqa: PTH112 - it never raises
 
 
 class Prune(msgspec.Struct, frozen=True):
@@ -485,7 +485,7 @@ def find_project(every: Sequence[ProjectView], named: str, path: str) -> Project
             if path == root or path.startswith(root.rstrip("/") + "/")
         ]
         found = [max(around, key=lambda each: each[0])[1]] if around else []
-    if not found and len(named) >= FEWEST_DIGITS:
+    if not found and len(named) >= _FEWEST_DIGITS:
         found = [one for one in every if one.tenant_id.startswith(named)]
     if len(found) != 1:
         raise UnknownProject(f"no project {named[:200]!r}" if not found else f"{named!r} is not unique")

@@ -32,9 +32,9 @@ from penstock.vocabulary import WORDS_OF_JOBS
 
 T = TypeVar("T")
 
-FARTHEST = timedelta(days=3650)
-MAX_RETRIES = 1000
-MAX_TIMEOUT_S = 365 * 86_400
+_FARTHEST = timedelta(days=3650)
+_MAX_RETRIES = 1000
+_MAX_TIMEOUT_S = 365 * 86_400
 
 
 class SubmissionFields(TypedDict):
@@ -72,7 +72,7 @@ class Submission(SubmissionFields, total=False):
     on_failure: HookCall | None
 
 
-PATH_FIELDS: Mapping[str, tuple[str, ...]] = {
+_PATH_FIELDS: Mapping[str, tuple[str, ...]] = {
     "file": ("file_path",),
     "folder": ("folder_path",),
     "project": ("project_root",),
@@ -88,7 +88,7 @@ def with_real_paths(submission: Submission) -> Submission:
     fields: tuple[str, ...] = ()
     payload: object = None
     if isinstance(submission, dict):  # anything else is refused later
-        fields = PATH_FIELDS.get(submission.get("item_type", ""), ())
+        fields = _PATH_FIELDS.get(submission.get("item_type", ""), ())
         payload = submission.get("payload")
     if not fields or not isinstance(payload, dict | Mapping):
         return submission
@@ -168,8 +168,8 @@ class _Builder:
             "collection", _or(given.get("collection"), settings.collection)
         )
         self._branch = payloads.validate_name("branch", given.get("branch", "main"))
-        named = [name for name in FLAGS if name in given]
-        self._flags = {**FLAGS, **{name: _flag(given, name) for name in named}} if named else FLAGS
+        named = [name for name in _FLAGS if name in given]
+        self._flags = {**_FLAGS, **{name: _flag(given, name) for name in named}} if named else _FLAGS
 
     def build(self, queue_id: str, now: Callable[[], datetime]) -> NewJob:
         given = self._given
@@ -193,11 +193,11 @@ class _Builder:
             ),
             metadata=self._metadata(item_type, now),
             dedupe=self._dedupes(payload),
-            run_at=due_at(given.get("run_at"), given.get("delay"), now),
+            run_at=_due_at(given.get("run_at"), given.get("delay"), now),
             lock_key=self._lock(payload, item_type),
             limit_key=None if limit is None else checked_key(limit),
-            max_retries=_count(given, "max_retries", self._settings.max_retries, 0, MAX_RETRIES),
-            timeout_s=_count(given, "timeout_s", self._settings.job_timeout_s, 1, MAX_TIMEOUT_S),
+            max_retries=_count(given, "max_retries", self._settings.max_retries, 0, _MAX_RETRIES),
+            timeout_s=_count(given, "timeout_s", self._settings.job_timeout_s, 1, _MAX_TIMEOUT_S),
             submitted_by=self._door,
             result_ttl_s=_count(given, "result_ttl", None, 1, LONGEST_TTL_S),
             **_dependencies(given),
@@ -235,9 +235,9 @@ class _Builder:
         if given is not None and not isinstance(given, dict | Mapping):
             raise InvalidPayload(f"metadata: expected an object, got {type(given).__name__}")
         metadata = dict(given or {})
-        refuse_reserved(metadata)
+        _refuse_reserved(metadata)
         hooks = self._hooks()
-        if not metadata and hooks is None and item_type == "function" and self._flags is FLAGS:
+        if not metadata and hooks is None and item_type == "function" and self._flags is _FLAGS:
             return "{}"
         if hooks is not None:
             metadata[HOOKS] = msgspec.to_builtins(hooks)
@@ -280,7 +280,7 @@ def _check_webhook(url: object, settings: Settings) -> None:
         raise WebhookUnsigned("no secret for webhooks is set")
 
 
-def refuse_reserved(metadata: Mapping[str, Any]) -> None:
+def _refuse_reserved(metadata: Mapping[str, Any]) -> None:
     """Refuse metadata keys reserved for Penstock."""
     for key in metadata:
         if isinstance(key, str) and key.startswith(RESERVED):
@@ -305,7 +305,7 @@ def _dependencies(given: Submission) -> dict[str, Any]:
     return {"after": ids, "run_after_failure": choice == "run"}
 
 
-FLAGS: Mapping[str, bool] = MappingProxyType({"force": False, "dedupe": True, "rebuild": False})
+_FLAGS: Mapping[str, bool] = MappingProxyType({"force": False, "dedupe": True, "rebuild": False})
 """Flags of a submission with their defaults."""
 _REQUIRED = Submission.__required_keys__
 _KNOWN = _REQUIRED | Submission.__optional_keys__
@@ -352,7 +352,7 @@ def _checked_key(key: str) -> str:
     return key
 
 
-def due_at(
+def _due_at(
     run_at: datetime | str | None, delay: timedelta | float | None, now: Callable[[], datetime]
 ) -> datetime | None:
     """The earliest start of the job, if any."""
@@ -363,13 +363,13 @@ def due_at(
         return now() + ahead
     if run_at is None:
         return None
-    moment = read_time(run_at)
-    if moment > now() + FARTHEST:
+    moment = _read_time(run_at)
+    if moment > now() + _FARTHEST:
         raise InvalidTime(f"run_at: {moment.isoformat()} is more than ten years ahead")
     return moment
 
 
-def read_time(value: datetime | str) -> datetime:
+def _read_time(value: datetime | str) -> datetime:
     """Convert a datetime or ISO 8601 text to UTC; refuse one without a zone."""
     moment = value
     if isinstance(value, str):
@@ -393,9 +393,9 @@ def _checked_delay(delay: timedelta | float) -> timedelta:
             raise InvalidTime(
                 f"delay: expected seconds or a timedelta, got {str(delay)[:80]!r}", remedy="Use seconds."
             )
-        delay = min(timedelta(seconds=min(delay, FARTHEST.total_seconds() + 1)), 2 * FARTHEST)
-    if not timedelta(0) <= delay <= FARTHEST:
-        raise InvalidTime(f"delay: expected 0 to {FARTHEST.days} days", remedy="Use seconds from now on.")
+        delay = min(timedelta(seconds=min(delay, _FARTHEST.total_seconds() + 1)), 2 * _FARTHEST)
+    if not timedelta(0) <= delay <= _FARTHEST:
+        raise InvalidTime(f"delay: expected 0 to {_FARTHEST.days} days", remedy="Use seconds from now on.")
     return delay
 
 

@@ -62,13 +62,13 @@ if TYPE_CHECKING:
 # Ranking of a search by the graph: chunks reached along relations of entities in the query.
 
 
-ASKED_WEIGHT = 2.0
+_ASKED_WEIGHT = 2.0
 """Weight of the best chunk of the graph beside the best keyword score, where a relation is asked for."""
-PLAIN_WEIGHT = 0.1
+_PLAIN_WEIGHT = 0.1
 """The same for other queries; see ``bench/graph_search.py``."""
 
 
-class GraphRanking(msgspec.Struct, frozen=True):
+class _GraphRanking(msgspec.Struct, frozen=True):
     """Chunks that the graph leads to, each with a score up to 1 and the relation that was followed.
 
     ``asked``: the query asks for a relation. ``best``: the best hit without the graph, if it was the start.
@@ -90,10 +90,10 @@ class GraphRanking(msgspec.Struct, frozen=True):
         return {content_id: places[match.score] for content_id, match in self.matches.items()}
 
 
-NO_RANKING = GraphRanking({}, 0.0)
+_NO_RANKING = _GraphRanking({}, 0.0)
 
 
-def require_graph(snapshot: CatalogSnapshot, filters: Filters) -> None:
+def _require_graph(snapshot: CatalogSnapshot, filters: Filters) -> None:
     """Refuse a search by the graph where no entities were extracted."""
     if not snapshot.has_graph(filters):
         raise NotInGraph(
@@ -102,15 +102,15 @@ def require_graph(snapshot: CatalogSnapshot, filters: Filters) -> None:
         )
 
 
-def rank_by_graph(
+def _rank_by_graph(
     snapshot: CatalogSnapshot, query: str, filters: Filters, ranked: Sequence[tuple[int, float]]
-) -> GraphRanking:
+) -> _GraphRanking:
     """Rank the chunks around the entities of a query and of its best hits. ``ranked``: hits with scores."""
     named, certain_at = _named(snapshot, query, filters.tenant_id)
     asked = graph.asked_relation(query, certain_at)
     starts = graph.start_weights(named, _of_hits(snapshot, ranked, filters.tenant_id), asked)
     if not starts:
-        return NO_RANKING
+        return _NO_RANKING
     relations = {
         start: graph.followed(start, found, asked)
         for start, found in snapshot.relations_at(list(starts), most=graph.MOST_RELATIONS).items()
@@ -120,13 +120,13 @@ def rank_by_graph(
     found = graph.expand(starts, relations, own_chunks, asked)
     seen = snapshot.visible(filters, list(found))
     matches = {content_id: match for content_id, match in found.items() if content_id in seen}
-    weight = PLAIN_WEIGHT if asked is None else ASKED_WEIGHT
+    weight = _PLAIN_WEIGHT if asked is None else _ASKED_WEIGHT
     best = ranked[0][0] if ranked and certain_at is None else None
-    return GraphRanking(matches, weight, asked is not None, best)
+    return _GraphRanking(matches, weight, asked is not None, best)
 
 
-def relation_texts(
-    snapshot: CatalogSnapshot, ranking: GraphRanking, content_ids: Sequence[int]
+def _relation_texts(
+    snapshot: CatalogSnapshot, ranking: _GraphRanking, content_ids: Sequence[int]
 ) -> dict[int, str]:
     """The relations that led to chunks, as text: source, kind and target."""
     shown = {number: ranking.matches[number] for number in content_ids if number in ranking.matches}
@@ -238,7 +238,7 @@ def is_weak(words_found: int, words_asked: int, similarities: Sequence[Similarit
 
 VECTOR_WEIGHTS = {"static": 0.7, "hashing": 0.7, "minilm": 1.5}
 """Weight of the best cosine beside the best keyword score, by embedder; see ``bench/search_quality.py``."""
-UNMEASURED_WEIGHT = 1.0
+_UNMEASURED_WEIGHT = 1.0
 """Weight for models that were not measured."""
 
 
@@ -265,7 +265,7 @@ class Rankings(msgspec.Struct, frozen=True):
     keyword: list[KeywordHit]
     spaces: list[SpaceRanking]
     notes: list[str]
-    graph: GraphRanking = NO_RANKING
+    graph: _GraphRanking = _NO_RANKING
 
     @property
     def cut(self) -> bool:
@@ -273,17 +273,17 @@ class Rankings(msgspec.Struct, frozen=True):
         return len(self.keyword) >= self.depth or any(len(space.near) >= self.depth for space in self.spaces)
 
     def fused(self, weights: Mapping[str, float] = VECTOR_WEIGHTS) -> list[tuple[int, float]]:
-        """Merge all rankings; see ``fused``. ``weights``: of the vectors, by embedder."""
-        keyword = Scores({hit.content_id: hit.score for hit in self.keyword}, self._outside_keyword())
+        """Merge all rankings; see ``_fused``. ``weights``: of the vectors, by embedder."""
+        keyword = _Scores({hit.content_id: hit.score for hit in self.keyword}, self._outside_keyword())
         spaces = [
-            Scores(
+            _Scores(
                 {hit.content_id: hit.score for hit in space.near},
                 space.least(),
-                weights.get(space.embedder, UNMEASURED_WEIGHT),
+                weights.get(space.embedder, _UNMEASURED_WEIGHT),
             )
             for space in self.spaces
         ]
-        return fused(keyword, spaces, self.graph)
+        return _fused(keyword, spaces, self.graph)
 
     def _outside_keyword(self) -> float:
         """The score of a chunk outside the keyword ranking: nothing, unless the ranking was cut."""
@@ -323,7 +323,7 @@ class Rankings(msgspec.Struct, frozen=True):
         return match
 
 
-class Scores(msgspec.Struct, frozen=True):
+class _Scores(msgspec.Struct, frozen=True):
     """Scores of one ranking by chunk, the score of chunks outside, and the weight of the best."""
 
     by_chunk: Mapping[int, float]
@@ -340,8 +340,8 @@ class Scores(msgspec.Struct, frozen=True):
         return shares, max(self.outside, 0.0) * factor
 
 
-def fused(
-    keyword: Scores, spaces: Sequence[Scores], graph: GraphRanking = NO_RANKING
+def _fused(
+    keyword: _Scores, spaces: Sequence[_Scores], graph: _GraphRanking = _NO_RANKING
 ) -> list[tuple[int, float]]:
     """Merge rankings by the sum of their scores, each as a share of its best; ties by id.
 
@@ -365,7 +365,7 @@ def fused(
     return [(chunk, -score) for score, chunk in scores]
 
 
-def _best_shares(spaces: Sequence[Scores]) -> tuple[dict[int, float], float]:
+def _best_shares(spaces: Sequence[_Scores]) -> tuple[dict[int, float], float]:
     """The best share of each chunk in any space, and the share of a chunk outside of all."""
     scaled = [space.scaled() for space in spaces]
     outside = max((share for _, share in scaled), default=0.0)
@@ -375,24 +375,24 @@ def _best_shares(spaces: Sequence[Scores]) -> tuple[dict[int, float], float]:
     return {chunk: max(shares.get(chunk, least) for shares, least in scaled) for chunk in chunks}, outside
 
 
-MAX_LIMIT = 1_000
-MAX_QUERY = 100_000
+_MAX_LIMIT = 1_000
+_MAX_QUERY = 100_000
 """Maximum number of characters of a query. A longer one would be embedded for seconds."""
-DEPTH = 100
+_DEPTH = 100
 """Minimum number of hits taken from each ranking before fusion."""
-MAX_DEPTH = 6_400
-WIDER = 8
+_MAX_DEPTH = 6_400
+_WIDER = 8
 """Factor of a second look, for when too many of the first hits were copies of one text or of one document."""
-READ_AHEAD = 1.25
+_READ_AHEAD = 1.25
 """Chunks read for each text that is wanted: some are copies, or of a document with enough hits."""
 RERANKED = 50
 """Hits that are given to a re-ranker."""
-MAX_SNIPPET = 1_000
+_MAX_SNIPPET = 1_000
 """Maximum length of a snippet from the store, which counts words: a word may be a whole line."""
-CONTEXT_HITS = 10
-CONTEXT_TOKENS = 50
+_CONTEXT_HITS = 10
+_CONTEXT_TOKENS = 50
 """A context is made of so many hits, and one more for each so many tokens: few chunks are shorter."""
-MOST_TENANTS = 1_000
+_MOST_TENANTS = 1_000
 """Maximum number of tenants in the cache of spaces."""
 
 
@@ -501,7 +501,7 @@ class Search:
         fixed: list[Correction] = []
         with self._catalog.snapshot() as snapshot:
             if graph:
-                require_graph(snapshot, filters)
+                _require_graph(snapshot, filters)
             rankings, chosen, found = self._find(snapshot, asked, per_source)
             if not options.get("exact", False):
                 known = {word for words in found.values() for word in words}
@@ -514,14 +514,14 @@ class Search:
             chosen, failed = self._reranked(query, chosen)
             chosen = chosen[:limit]
             snippets = self._snippets(snapshot, query, chosen, marks)
-            related = relation_texts(snapshot, rankings.graph, [each.view.content_id for each in chosen])
+            related = _relation_texts(snapshot, rankings.graph, [each.view.content_id for each in chosen])
         words = list(query_words(query))
         match = rankings.matches(found, len(words))
         hits = []
         for candidate in chosen:
             view = candidate.view
             snippet = snippets.get(view.content_id, "")
-            if not 0 < len(snippet) <= MAX_SNIPPET:
+            if not 0 < len(snippet) <= _MAX_SNIPPET:
                 snippet = make_snippet(view.text, query, marks)
             relation = related.get(view.content_id, "")
             hits.append(build_hit(candidate, match(view.content_id), snippet, relation))
@@ -549,7 +549,7 @@ class Search:
         max_tokens = options.get("max_tokens", 2_000)
         if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 1:
             raise InvalidRequest(f"max_tokens: expected 1 or more, got {str(max_tokens)[:40]!r}")
-        rest["limit"] = min(MAX_LIMIT, CONTEXT_HITS + max_tokens // CONTEXT_TOKENS)
+        rest["limit"] = min(_MAX_LIMIT, _CONTEXT_HITS + max_tokens // _CONTEXT_TOKENS)
         rest["per_source"] = None
         answer = self.ask(query, within=within, **rest)
         good = [hit for hit in answer.hits if not hit.weak]
@@ -589,14 +589,14 @@ class Search:
         """Rank deeper until there are enough texts: the first may all be copies, or of one document."""
         # A re-ranker chooses among more than are shown.
         wanted = asked.limit if self._reranker is None else max(asked.limit, RERANKED)
-        depth = max(DEPTH, wanted * 4)
+        depth = max(_DEPTH, wanted * 4)
         views: dict[int, ChunkView | None] = {}
         while True:
             rankings = self._rank(snapshot, asked, depth)
             chosen = _texts(snapshot, asked, per_source, wanted, rankings.fused(), views)
-            if len(chosen) == wanted or not rankings.cut or depth >= MAX_DEPTH:
+            if len(chosen) == wanted or not rankings.cut or depth >= _MAX_DEPTH:
                 return rankings, chosen
-            depth = min(depth * WIDER, MAX_DEPTH)
+            depth = min(depth * _WIDER, _MAX_DEPTH)
 
     def _reranked(self, query: str, chosen: list[RankedText]) -> tuple[list[RankedText], list[str]]:
         """Put the first texts into the order of the re-ranker. If it fails, they stay, and a note says so."""
@@ -619,7 +619,7 @@ class Search:
         rankings = self._rank_texts(snapshot, asked, depth)
         if not asked.graph:
             return rankings
-        graph = rank_by_graph(snapshot, asked.query, asked.filters, rankings.fused())
+        graph = _rank_by_graph(snapshot, asked.query, asked.filters, rankings.fused())
         having = _having_phrases(snapshot, asked.query, list(graph.matches))
         matches = {number: match for number, match in graph.matches.items() if number in having}
         return msgspec.structs.replace(rankings, graph=msgspec.structs.replace(graph, matches=matches))
@@ -695,7 +695,7 @@ class Search:
         at, spaces = self._known_spaces.get(tenant_id, (-1, []))
         if at != sequence:
             spaces = snapshot.spaces(tenant_id)
-            if len(self._known_spaces) >= MOST_TENANTS:
+            if len(self._known_spaces) >= _MOST_TENANTS:
                 self._known_spaces.clear()
             self._known_spaces[tenant_id] = (sequence, spaces)
         return spaces
@@ -718,7 +718,7 @@ def _texts(
 
     Copies of a text have the same score, so all chunks with the score of the last text are read as well.
     """
-    read = min(len(ranked), math.ceil(READ_AHEAD * wanted))
+    read = min(len(ranked), math.ceil(_READ_AHEAD * wanted))
     while True:
         while 0 < read < len(ranked) and ranked[read][1] >= ranked[read - 1][1]:
             read += 1
@@ -760,15 +760,15 @@ def _flag(name: str, value: object) -> bool:
 def _check(query: str, mode: str, limit: int, per_source: int | None) -> None:
     if not isinstance(query, str) or not query.strip():
         raise InvalidRequest("the query is empty", remedy="Give at least one word.")
-    if len(query) > MAX_QUERY:
+    if len(query) > _MAX_QUERY:
         raise InvalidRequest(
-            f"the query has {len(query):,} characters, more than {MAX_QUERY:,}",
+            f"the query has {len(query):,} characters, more than {_MAX_QUERY:,}",
             remedy="Search for a part of the text; `penstock similar` compares whole documents.",
         )
     if mode not in get_args(Mode):
         raise InvalidRequest(f"mode: expected {', '.join(get_args(Mode))}, got {str(mode)[:40]!r}")
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_LIMIT:
-        raise InvalidRequest(f"limit: expected 1 to {MAX_LIMIT:,}, got {str(limit)[:40]!r}")
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MAX_LIMIT:
+        raise InvalidRequest(f"limit: expected 1 to {_MAX_LIMIT:,}, got {str(limit)[:40]!r}")
     if per_source is not None and per_source < 1:
         raise InvalidRequest(f"per_source: expected 1 or more, got {per_source}")
 
@@ -778,11 +778,11 @@ def _check(query: str, mode: str, limit: int, per_source: int | None) -> None:
 
 MOST_SOURCES = 256
 """Sources named in one call; more are compared with the hits afterwards."""
-SPARE = 20
-STORE_WIDER = 4
-MOST = 20_000
+_SPARE = 20
+_STORE_WIDER = 4
+_MOST = 20_000
 """Points asked for at most, when the first ones were of documents that are not published or not asked for."""
-FILL = "A worker copies them from the catalog; `penstock verify --fix` does it at once."
+_FILL = "A worker copies them from the catalog; `penstock verify --fix` does it at once."
 
 
 class StoreSearch:
@@ -816,7 +816,7 @@ class StoreSearch:
             progress = self._catalog.outside.fill_progress(OutsideStore.VECTOR)
             ours = progress is not None and progress.address == self._store.address
             part = f" (about {progress.percent} %)" if progress is not None and ours else ""
-            why = f"the vector store {self._store.address} does not hold all vectors{part}. {FILL}"
+            why = f"the vector store {self._store.address} does not hold all vectors{part}. {_FILL}"
             return self._instead(why, snapshot, tenant_id, space, query, limit, allowed)
         asking = _Asking(snapshot, tenant_id, None if allowed is None else frozenset(allowed), limit)
         collection = collection_name(attached.catalog_id, space)
@@ -828,7 +828,7 @@ class StoreSearch:
             why = f"{error.message}. {error.remedy}"
             return self._instead(why, snapshot, tenant_id, space, query, limit, allowed)
         if found is None:
-            why = f"the vector store {self._store.address} has lost its collection {collection}. {FILL}"
+            why = f"the vector store {self._store.address} has lost its collection {collection}. {_FILL}"
             return self._instead(why, snapshot, tenant_id, space, query, limit, allowed)
         self._notice = None
         return found
@@ -863,7 +863,7 @@ class _Asking:
             return []
         few = self._allowed is not None and len(self._allowed) <= MOST_SOURCES
         where = PointFilter(self._filters.tenant_id, self._allowed if few else None)
-        wanted = self._limit + SPARE
+        wanted = self._limit + _SPARE
         while True:
             points = store.search(collection, query, limit=wanted, where=where)
             if points is None:
@@ -876,7 +876,7 @@ class _Asking:
             ]
             published = self._snapshot.visible(self._filters, [one.content_id for one in near])
             near = [one for one in near if one.content_id in published]
-            dry = len(points) < wanted or wanted >= MOST
+            dry = len(points) < wanted or wanted >= _MOST
             if len(near) >= self._limit or dry:
                 return sorted(near, key=lambda one: (-one.score, one.content_id))[: self._limit]
-            wanted = min(wanted * STORE_WIDER, MOST)
+            wanted = min(wanted * _STORE_WIDER, _MOST)

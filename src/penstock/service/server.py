@@ -54,7 +54,7 @@ class BreakerRecord(msgspec.Struct, frozen=True, kw_only=True):
     until: datetime | None = None
 
 
-def worker_records(queue: Queue, heartbeat_s: float) -> list[WorkerRecord]:
+def _worker_records(queue: Queue, heartbeat_s: float) -> list[WorkerRecord]:
     """Workers without a reported end."""
     now = queue.now()
     return [
@@ -75,7 +75,7 @@ def worker_records(queue: Queue, heartbeat_s: float) -> list[WorkerRecord]:
     ]
 
 
-def breaker_records(workers: Sequence[WorkerReport]) -> list[BreakerRecord]:
+def _breaker_records(workers: Sequence[WorkerReport]) -> list[BreakerRecord]:
     """Recently failed services, by the reports of living workers; the worst state of each."""
     found: dict[str, BreakerRecord] = {}
     for worker in workers:
@@ -87,12 +87,12 @@ def breaker_records(workers: Sequence[WorkerReport]) -> list[BreakerRecord]:
 
 
 T = TypeVar("T")
-MOST_RUNNING = 100
-MOST_PENDING = 100_000
-COUNTED_EVERY_S, SHARE = 1.0, 20
+_MOST_RUNNING = 100
+_MOST_PENDING = 100_000
+_COUNTED_EVERY_S, _SHARE = 1.0, 20
 """Counts of the catalog, which read every source, are renewed each second, or after 20 times their cost."""
-MOST_COUNTED = 1_000
-JOBS_LANE = "jobs"
+_MOST_COUNTED = 1_000
+_JOBS_LANE = "jobs"
 """The lane of jobs, beside those of tasks."""
 
 
@@ -216,7 +216,7 @@ class StatusReader:
                 folder_path=job.shown_payload.get("folder_path") or job.shown_payload.get("file_path"),
                 running_time_ms=milliseconds(job),
             )
-            for job in running_jobs(queue, tenants, MOST_RUNNING)
+            for job in running_jobs(queue, tenants, _MOST_RUNNING)
         ]
         first = running[0] if running else None
         counts = [self._counted(tenant) for tenant in tenants]
@@ -264,8 +264,8 @@ class StatusReader:
             limits=limits,
             tasks=self._task_counts(),
             lanes=self.lanes((None,)),
-            workers=worker_records(self._jobs.queue, settings.heartbeat_s),
-            breakers=breaker_records(self._living()),
+            workers=_worker_records(self._jobs.queue, settings.heartbeat_s),
+            breakers=_breaker_records(self._living()),
             warnings=found.warnings,
         )
 
@@ -314,7 +314,7 @@ class StatusReader:
         """The lanes, as these tenants see them: all (None), or only the jobs of some."""
         if None not in tenants:
             own = self._own_jobs.get(("open", *tenants), lambda: self._count_own(tenants))
-            return [LaneRecord(lane=JOBS_LANE, **own)]
+            return [LaneRecord(lane=_JOBS_LANE, **own)]
         counts, _ = self._jobs.queue.tally()
         pending = sum(number for (status, *_), number in counts.items() if status is Status.PENDING)
         running = sum(number for (status, *_), number in counts.items() if status is Status.IN_PROGRESS)
@@ -322,7 +322,7 @@ class StatusReader:
         tasks, workers = self._task_counts(), self._living()
         executing = [worker.info["running"] for worker in workers if "running" in worker.info]
         return [
-            self._lane(JOBS_LANE, pending - held, sum(executing) if executing else running, workers, held)
+            self._lane(_JOBS_LANE, pending - held, sum(executing) if executing else running, workers, held)
         ] + [
             self._lane(str(phase), found.get("pending", 0), found.get("processing", 0), workers)
             for phase in Phase
@@ -355,7 +355,7 @@ class StatusReader:
         )
         tasks = self._task_counts()
         found = {str(phase): tasks.get(PHASES[phase].statistics, {}).get("pending", 0) for phase in Phase}
-        return {JOBS_LANE: jobs, **found}
+        return {_JOBS_LANE: jobs, **found}
 
     def connection(self) -> QueueConnection:
         """Short state of the queue. Raises the error of an unreachable store."""
@@ -404,7 +404,7 @@ class StatusReader:
 
     def _queue_length(self, tenants: Sequence[str | None]) -> int:
         if tenants == (None,):
-            return self._jobs.queue.backlog(functions=False, cap=MOST_PENDING)
+            return self._jobs.queue.backlog(functions=False, cap=_MOST_PENDING)
         pending = frozenset({Status.PENDING})
         queries = (JobQuery(tenant_id=tenant, statuses=pending, top_level=True) for tenant in tenants)
         counts = (self._jobs.queue.count(query, by=["item_type"]) for query in queries)
@@ -458,10 +458,10 @@ class CachedReads(Generic[T]):
     def _renew(self, key: Hashable, read: Callable[[], T]) -> T:
         began = clock.elapsed_s()
         value = read()
-        if len(self._values) >= MOST_COUNTED:
+        if len(self._values) >= _MOST_COUNTED:
             self._values.clear()
         ended = clock.elapsed_s()
-        lifetime = max(COUNTED_EVERY_S, SHARE * (ended - began))
+        lifetime = max(_COUNTED_EVERY_S, _SHARE * (ended - began))
         self._values[key] = ended + lifetime, ended + 2 * lifetime, value
         return value
 
@@ -485,12 +485,12 @@ def _tried(read: Callable[[], object]) -> str:
 
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-PREFIX = "penstock_"
-MOST_TENANTS = 200
-TOKENS = "Tokens sent to endpoints this month."
+_PREFIX = "penstock_"
+_MOST_TENANTS = 200
+_TOKENS = "Tokens sent to endpoints this month."
 
 
-class Metric(msgspec.Struct, frozen=True):
+class _Metric(msgspec.Struct, frozen=True):
     """One metric: its samples are pairs of labels and a value."""
 
     name: str
@@ -527,27 +527,27 @@ class Metrics:
             for status, number in counts.items()
         ]
         metrics = [
-            Metric("queue_jobs", "gauge", "Jobs by status and item type.", jobs),
-            Metric(
+            _Metric("queue_jobs", "gauge", "Jobs by status and item type.", jobs),
+            _Metric(
                 "lane_waiting",
                 "gauge",
                 "Jobs or tasks that wait.",
                 [({"lane": one.lane}, one.waiting) for one in stats.lanes],
             ),
-            Metric("tokens_total", "counter", TOKENS, [*self._tokens(tenants)]),
+            _Metric("tokens_total", "counter", _TOKENS, [*self._tokens(tenants)]),
             self._tenant_metric(tenants),
         ]
         return "".join(_written(metric) for metric in metrics)
 
-    def _queue_metrics(self) -> Iterator[Metric]:
+    def _queue_metrics(self) -> Iterator[_Metric]:
         stats = self._jobs.stats()
         samples: list[tuple[Mapping[str, str], float]] = [
             ({"status": self._jobs.word(Status(status)), "item_type": item_type}, number)
             for item_type, counts in stats.by_item_type.items()
             for status, number in counts.items()
         ]
-        yield Metric("queue_jobs", "gauge", "Jobs by status and item type.", samples)
-        yield Metric(
+        yield _Metric("queue_jobs", "gauge", "Jobs by status and item type.", samples)
+        yield _Metric(
             "queue_oldest_seconds",
             "gauge",
             "Age of the oldest pending job.",
@@ -555,34 +555,34 @@ class Metrics:
         )
         lanes = self._status.lanes((None,))
         waiting: list[tuple[Mapping[str, str], float]] = [({"lane": one.lane}, one.waiting) for one in lanes]
-        yield Metric("lane_waiting", "gauge", "Jobs or tasks that wait.", waiting)
+        yield _Metric("lane_waiting", "gauge", "Jobs or tasks that wait.", waiting)
         left = [({"lane": one.lane}, one.time_left_s) for one in lanes]
         known = [(labels, seconds) for labels, seconds in left if seconds is not None]
-        yield Metric("time_left_seconds", "gauge", "Estimated time until a lane is empty.", [*known])
+        yield _Metric("time_left_seconds", "gauge", "Estimated time until a lane is empty.", [*known])
         workers = living_workers(self._jobs.queue, self._jobs.settings.heartbeat_s)
-        yield Metric("workers", "gauge", "Workers that reported lately.", [({}, len(workers))])
+        yield _Metric("workers", "gauge", "Workers that reported lately.", [({}, len(workers))])
         breakers: list[tuple[Mapping[str, str], float]] = [
             ({"name": one.name}, float(one.state == "open" or one.name == STORE))
-            for one in breaker_records(workers)
+            for one in _breaker_records(workers)
         ]
-        yield Metric("breaker_open", "gauge", "1 while a service is not called after failures.", breakers)
+        yield _Metric("breaker_open", "gauge", "1 while a service is not called after failures.", breakers)
 
-    def _work_metrics(self) -> Iterator[Metric]:
+    def _work_metrics(self) -> Iterator[_Metric]:
         totals = self._throughput.totals()
 
         def total(name: str) -> float:
             return totals.get(name, 0)
 
-        yield Metric("claims_total", "counter", "Jobs claimed by workers.", [({}, total("claims"))])
-        yield Metric(
+        yield _Metric("claims_total", "counter", "Jobs claimed by workers.", [({}, total("claims"))])
+        yield _Metric(
             "settled_total",
             "counter",
             "Jobs ended by workers.",
-            [({"outcome": outcome}, total(f"{JOBS_LANE}_{outcome}")) for outcome in ("done", "failed")],
+            [({"outcome": outcome}, total(f"{_JOBS_LANE}_{outcome}")) for outcome in ("done", "failed")],
         )
-        yield Metric("retries_total", "counter", "Attempts to be repeated.", [({}, total("retries"))])
-        yield Metric("leases_lost_total", "counter", "Results that came too late.", [({}, total("lost"))])
-        yield Metric(
+        yield _Metric("retries_total", "counter", "Attempts to be repeated.", [({}, total("retries"))])
+        yield _Metric("leases_lost_total", "counter", "Results that came too late.", [({}, total("lost"))])
+        yield _Metric(
             "lane_tasks_total",
             "counter",
             "Jobs and tasks ended, by lane.",
@@ -597,7 +597,7 @@ class Metrics:
             lane: (total(f"{lane}_us"), total(f"{lane}_done") + total(f"{lane}_failed")) for lane in LANES
         }
         yield _summary("run_seconds", "Time spent on jobs and tasks.", runs)
-        yield Metric("tokens_total", "counter", TOKENS, [*self._tokens((None,))])
+        yield _Metric("tokens_total", "counter", _TOKENS, [*self._tokens((None,))])
 
     def _tokens(self, tenants: Sequence[str | None]) -> Iterator[tuple[Mapping[str, str], float]]:
         month = clock.now().strftime("%Y-%m")
@@ -608,32 +608,34 @@ class Metrics:
             by_service[use.service] = by_service.get(use.service, 0) + use.tokens
         return (({"endpoint": name}, number) for name, number in sorted(by_service.items()))
 
-    def _tenant_metric(self, tenants: Sequence[str | None] = (None,)) -> Metric:
+    def _tenant_metric(self, tenants: Sequence[str | None] = (None,)) -> _Metric:
         live = frozenset({Status.PENDING, Status.IN_PROGRESS, Status.FAILED})
         counts: dict[tuple[str, Status], int] = {}
         for tenant in tenants:
             query = JobQuery(tenant_id=tenant, statuses=live)
             counts |= self._jobs.queue.count(query, by=("tenant_id", "status"))
-        most = sorted(counts.items(), key=lambda one: -one[1])[:MOST_TENANTS]
+        most = sorted(counts.items(), key=lambda one: -one[1])[:_MOST_TENANTS]
         samples: list[tuple[Mapping[str, str], float]] = [
             ({"tenant": tenant, "status": self._jobs.word(status)}, number)
             for (tenant, status), number in most
         ]
-        return Metric("tenant_jobs", "gauge", "Open and failed jobs by tenant, of the largest ones.", samples)
+        return _Metric(
+            "tenant_jobs", "gauge", "Open and failed jobs by tenant, of the largest ones.", samples
+        )
 
 
-def _summary(name: str, text: str, sums: Mapping[str, tuple[float, float]]) -> Metric:
+def _summary(name: str, text: str, sums: Mapping[str, tuple[float, float]]) -> _Metric:
     """Sum and count of durations, given in microseconds, by kind."""
     samples: list[tuple[Mapping[str, str], float]] = []
     for kind, (microseconds, number) in sums.items():
         labels = {"kind": kind} if kind else {}
         samples += [({**labels, "__suffix__": "_sum"}, microseconds / 1_000_000)]
         samples += [({**labels, "__suffix__": "_count"}, number)]
-    return Metric(name, "summary", text, samples)
+    return _Metric(name, "summary", text, samples)
 
 
-def _written(metric: Metric) -> str:
-    name = PREFIX + metric.name
+def _written(metric: _Metric) -> str:
+    name = _PREFIX + metric.name
     lines = [f"# HELP {name} {metric.help}", f"# TYPE {name} {metric.kind}"]
     lines += (_sample(name, labels, value) for labels, value in metric.samples)
     return "\n".join(lines) + "\n"

@@ -90,7 +90,7 @@ def _counts(taker: Taker) -> list[tuple[str, str]]:
 # Rates of a server: a bucket of requests for each key, and the delay of peers whose keys are refused.
 
 
-MOST_KEYS = 10_000
+_MOST_KEYS = 10_000
 MOST_PEERS = 10_000
 FREE = 10
 """Refused keys of a peer that are answered and logged at once. One a second is forgotten."""
@@ -125,7 +125,7 @@ class RateLimit:
             left, at = self._buckets.get(key, (float(self._per_minute), now))
             left = min(left + (now - at) * per_second, float(self._per_minute))
             if left >= 1:
-                if len(self._buckets) >= MOST_KEYS:
+                if len(self._buckets) >= _MOST_KEYS:
                     self._buckets.clear()
                 self._buckets[key] = left - 1, now
                 return
@@ -179,7 +179,7 @@ def _network(address: str) -> str:
 # Quota of the files that one tenant has uploaded, of all kinds together, counted from the files.
 
 
-class Counted(Protocol):
+class _Counted(Protocol):
     """A kind of uploaded files, which knows their size."""
 
     def stored_bytes(self, tenant_id: str) -> int:
@@ -196,13 +196,13 @@ class UploadQuota:
     def __init__(self, most_bytes: int | None) -> None:
         self.most_bytes = most_bytes
         self.lock = threading.Lock()
-        self._kinds: list[Counted] = []
+        self._kinds: list[_Counted] = []
 
-    def add(self, kind: Counted) -> None:
+    def add(self, kind: _Counted) -> None:
         """Count files of this kind as well."""
         self._kinds.append(kind)
 
-    def refuse(self, tenant_id: str, more: int, *, own: Counted, count: Callable[[], int]) -> None:
+    def refuse(self, tenant_id: str, more: int, *, own: _Counted, count: Callable[[], int]) -> None:
         """Refuse files that would exceed the quota. ``count``: bytes of the files of the caller's own kind.
 
         What makes the files of a tenant smaller is never refused.

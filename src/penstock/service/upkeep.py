@@ -39,8 +39,8 @@ REASONS = {
     "reading": "older version of parser or chunker",
     "graph": "entities of another extractor",
 }
-EVERYTHING = "/"
-PRIORITY = 0
+_EVERYTHING = "/"
+_PRIORITY = 0
 """Background work: every other request goes first."""
 
 
@@ -79,7 +79,7 @@ class Rebuilder:
         roots, looked_at = [], 0
         for place, root in self._roots(paths, tenant_id, collection):
             before = total.documents
-            for known in known_below(self._catalog, place, None if root == EVERYTHING else root):
+            for known in known_below(self._catalog, place, None if root == _EVERYTHING else root):
                 looked_at += known.published_id is not None
                 reason = why_outdated(known, self._pipeline) if known.published_id is not None else None
                 if reason is not None:
@@ -104,7 +104,7 @@ class Rebuilder:
         for one in tenants:
             if collection in (None, one.collection):
                 place = Place(one.tenant_id, one.collection, one.branch)
-                yield from ((place, root) for root in paths or (EVERYTHING,))
+                yield from ((place, root) for root in paths or (_EVERYTHING,))
 
     def start(self, plan: Plan) -> list[Receipt]:
         """Make this process's model the catalog's, and queue the jobs.
@@ -121,7 +121,7 @@ class Rebuilder:
                 "tenant_id": place.tenant_id,
                 "collection": place.collection,
                 "branch": place.branch,
-                "priority": PRIORITY,
+                "priority": _PRIORITY,
                 "metadata": {OUTDATED: True} | self._work_tree(place),
                 # An ordinary index job of the same folder does not re-index unchanged files.
                 "dedupe": False,
@@ -140,7 +140,7 @@ class Rebuilder:
 # Comparison of the index with itself and with the disk.
 
 
-FORMER_VERSION = "cannot be read in its new version; search still finds the former one"
+_FORMER_VERSION = "cannot be read in its new version; search still finds the former one"
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -345,7 +345,7 @@ def _file_difference(
         if failed:
             if (found.st_size, found.st_mtime_ns) != (known.failed_size, known.failed_mtime_ns):
                 return difference("has changed since it could not be read")
-            return difference(FORMER_VERSION, FORMER_VERSION) if known.published_id is not None else None
+            return difference(_FORMER_VERSION, _FORMER_VERSION) if known.published_id is not None else None
         if (found.st_size, found.st_mtime_ns) != (known.size, known.mtime_ns):
             return difference("has changed since it was indexed")
         if limits is not None and hash_of(known.path, limits) != known.content_hash:
@@ -363,7 +363,7 @@ def _file_difference(
 # Embedding models: available ones, their installation, and the tokens of paid services.
 
 
-INSTALLABLE = (model_files.NAME, fastembed.NAME)
+_INSTALLABLE = (model_files.NAME, fastembed.NAME)
 
 
 class ModelState(msgspec.Struct, frozen=True, kw_only=True):
@@ -419,8 +419,8 @@ class Models:
         Returns the directory. Raises ModelDamaged if the content is not the published one; nothing is
         installed then.
         """
-        if name not in INSTALLABLE:
-            raise InvalidRequest(f"no model {name!r} to install; there is {', '.join(INSTALLABLE)}")
+        if name not in _INSTALLABLE:
+            raise InvalidRequest(f"no model {name!r} to install; there is {', '.join(_INSTALLABLE)}")
         if name == fastembed.NAME:
             return self._install_fastembed(source, tell)
         parts = download.read_archive(source) if source else download.download(download.ModelSources(), tell)

@@ -48,7 +48,7 @@ from penstock.queue.transitions import Dependencies, dependencies_of
 from penstock.service.requests import HistoryEntry
 from penstock.vocabulary import how_many
 
-MOST = 10_000
+_MOST = 10_000
 """Failures read at most."""
 
 
@@ -66,7 +66,7 @@ class FailedPath(msgspec.Struct, frozen=True, kw_only=True):
     """The file on the disk that holds this one, for an attachment or a member of an archive."""
 
 
-def failed_path(entry: LedgerEntry) -> FailedPath:
+def _failed_path(entry: LedgerEntry) -> FailedPath:
     return FailedPath(
         path=entry.path,
         code=entry.rule,
@@ -81,7 +81,7 @@ def failed_path(entry: LedgerEntry) -> FailedPath:
 
 def failed_paths(catalog: Catalog, place: Place, path: str | None = None) -> list[FailedPath]:
     """Failed paths at or below a path, by path; None: all of the place."""
-    return [failed_path(entry) for entry in islice(failures_below(catalog, place, path), MOST)]
+    return [_failed_path(entry) for entry in islice(failures_below(catalog, place, path), _MOST)]
 
 
 def by_reason(failures: Iterable[FailedPath]) -> dict[str, list[FailedPath]]:
@@ -110,14 +110,14 @@ Verdict: TypeAlias = Literal[
 
 LOW_CONFIDENCE = 65.0
 """Mean confidence of a page below which most of its recognized words are wrong."""
-CHECK_RECOGNITION = (
+_CHECK_RECOGNITION = (
     "`penstock documents show PATH --page N` prints what was read. Set PENSTOCK_OCR_LANGUAGES to the "
     "languages of the document, or install rapidocr for poor pictures."
 )
-FORMER_VERSION = "; search still finds the former version"
-SEEN_ELSEWHERE = 10
+_FORMER_VERSION = "; search still finds the former version"
+_SEEN_ELSEWHERE = 10
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
-LISTED = 100
+_LISTED = 100
 """Maximum number of paths listed for a folder."""
 
 
@@ -181,7 +181,7 @@ def elsewhere(snapshot: CatalogSnapshot, place: Place, path: str) -> list[Place]
         if other != place
         and any(
             source.published_id is not None or source.building_id is not None
-            for source in snapshot.known(other, path, limit=SEEN_ELSEWHERE)
+            for source in snapshot.known(other, path, limit=_SEEN_ELSEWHERE)
         )
     ]
 
@@ -243,8 +243,8 @@ def _with_failed_inside(reason: Reason | None, snapshot: CatalogSnapshot, place:
     """The reason for a container, with the failed files inside."""
     if reason is None or reason.source is None or not may_hold_members(reason.path):
         return reason
-    entries = islice(_pages(snapshot.failures, place, reason.path), MOST)
-    failed = tuple(failed_path(entry) for entry in entries if entry.path != reason.path)
+    entries = islice(_pages(snapshot.failures, place, reason.path), _MOST)
+    failed = tuple(_failed_path(entry) for entry in entries if entry.path != reason.path)
     if not failed:
         return reason
     cause = f"{reason.cause}; {how_many(len(failed), 'file')} inside it failed"
@@ -264,7 +264,7 @@ def of_folder(snapshot: CatalogSnapshot, place: Place, folder: str) -> Reason | 
             continue
         verdict = _state(source)
         counts[verdict] += 1
-        if verdict == "partial" and len(below) < LISTED:
+        if verdict == "partial" and len(below) < _LISTED:
             below[source.path] = Below(
                 source.path, verdict, "some parts failed; `penstock why PATH` lists them"
             )
@@ -272,7 +272,7 @@ def of_folder(snapshot: CatalogSnapshot, place: Place, folder: str) -> Reason | 
         verdict = "skipped" if entry.kind is LedgerKind.SKIPPED else "failed"
         counts[verdict] += 1
         # Failures before skipped files: users look for failures here.
-        if len(below) < LISTED or verdict == "failed":
+        if len(below) < _LISTED or verdict == "failed":
             below[entry.path] = Below(entry.path, verdict, f"{entry.rule}: {entry.cause}")
     if not counts:
         return None
@@ -280,7 +280,7 @@ def of_folder(snapshot: CatalogSnapshot, place: Place, folder: str) -> Reason | 
     words = ("indexed", "partial", "waiting", "failed", "skipped")
     summary = ", ".join(f"{counts[word]:,} {word}" for word in words if counts[word])
     return Reason(
-        path=folder, verdict="folder", cause=summary, counts=dict(counts), below=tuple(ordered[:LISTED])
+        path=folder, verdict="folder", cause=summary, counts=dict(counts), below=tuple(ordered[:_LISTED])
     )
 
 
@@ -337,7 +337,7 @@ def _reason(path: str, known: PathReport, recognized: RecognizedPages | None = N
         if ledger.path != path:
             cause = f"{ledger.path} is left out ({cause})"
         if source is not None and source.failed and source.published_id is not None:
-            cause += FORMER_VERSION
+            cause += _FORMER_VERSION
         return Reason(
             path=path,
             verdict=verdict,
@@ -370,7 +370,7 @@ def _reason(path: str, known: PathReport, recognized: RecognizedPages | None = N
             path=path,
             verdict=verdict,
             cause=made,
-            remedy=CHECK_RECOGNITION if low else "",
+            remedy=_CHECK_RECOGNITION if low else "",
             source=source,
             warnings=source.properties.warnings,
             missing=missing,
@@ -407,7 +407,7 @@ def _missing_part(missing: MissingPart) -> str:
 def _kept_back(document: Document, source: Source | None) -> str:
     cause = document.note or f"{how_many(document.failed_count, 'part')} failed"
     former = source is not None and source.published_id is not None
-    return cause + FORMER_VERSION if former else cause
+    return cause + _FORMER_VERSION if former else cause
 
 
 def _building(document: Document, postponed: str | None) -> str:
@@ -494,7 +494,7 @@ def path_of(job: Job) -> str | None:
 # Explanations for people: why a job is waiting, and the history of jobs and documents.
 
 
-ENDINGS = frozenset({"failed", "lost", "cancelled"})
+_ENDINGS = frozenset({"failed", "lost", "cancelled"})
 """Events which end a job; with one of them the end itself needs no entry."""
 
 
@@ -667,4 +667,4 @@ def _about(event: DocumentEvent) -> str:
 
 
 def _has_end(departures: list[HistoryEntry], finished_at: datetime) -> bool:
-    return any(entry.at == finished_at and entry.what in ENDINGS for entry in departures)
+    return any(entry.at == finished_at and entry.what in _ENDINGS for entry in departures)
