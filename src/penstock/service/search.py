@@ -48,7 +48,6 @@ from penstock.service.options import (
     SearchRequest,
     refuse_unknown,
 )
-from penstock.service.passages import PromptContext, context_of, pack
 from penstock.vector_stores.protocol import SERVICE, PointFilter, VectorStore, collection_name
 from penstock.vocabulary import how_many
 
@@ -56,10 +55,403 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from penstock.service.passages import PromptContext
     from penstock.service.projects import SearchScope
+_MAX_LIMIT = 1_000
+_MAX_QUERY = 100_000
+"""Maximum number of characters of a query. A longer one would be embedded for seconds."""
+_DEPTH = 100
+"""Minimum number of hits taken from each ranking before fusion."""
+_MAX_DEPTH = 6_400
+_WIDER = 8
+"""Factor of a second look, for when too many of the first hits were copies of one text or of one document."""
+_READ_AHEAD = 1.25
+"""Chunks read for each text that is wanted: some are copies, or of a document with enough hits."""
+RERANKED = 50
+"""Hits that are given to a re-ranker."""
+_MAX_SNIPPET = 1_000
+"""Maximum length of a snippet from the store, which counts words: a word may be a whole line."""
+_CONTEXT_HITS = 10
+_CONTEXT_TOKENS = 50
+"""A context is made of so many hits, and one more for each so many tokens: few chunks are shorter."""
+_MOST_TENANTS = 1_000
+"""Maximum number of tenants in the cache of spaces."""
 
 
-# Ranking of a search by the graph: chunks reached along relations of entities in the query.
+class Reranker(Protocol):
+    """Scores the best texts of a search by reading each together with the query."""
+
+    def scores(self, query: str, texts: Sequence[str]) -> list[float]:
+        """Score each text, higher is better. Raises a JobError on failure."""
+        ...
+
+
+class Search:
+    """Search over a catalog. ``open_space`` returns the embedder of a vector space, None if unknown here.
+
+    With a ``reranker`` the best hits are put into its order.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        settings: Settings,
+        open_space: Callable[[str], Embedder | None],
+        vectors: NearestVectors,
+        reranker: Reranker | None = None,
+    ) -> None:
+        self._catalog = catalog
+        self._settings = settings
+        self._open_space = open_space
+        self._embedders: dict[str, Embedder | None] = {}
+        self._vectors = vectors
+        self._reranker = reranker
+        self._known_spaces: dict[str, tuple[int, list[Space]]] = {}
+
+    def search(self, query: str, **options: Unpack[SearchRequest]) -> list[Hit]:
+        """Find the best chunks, best first, at most ``per_source`` (3) per document.
+
+            for hit in app.search("how does the mill take in water", collection="docs"):
+                print(hit.path, hit.first_line, hit.snippet)
+
+        Words between double quotes are a phrase that each hit has; nothing else in a query is an operator.
+        A misspelt word that no document has is corrected, unless ``exact``. With ``graph``, "who calls
+        open_gate" also finds what the graph knows of; raises ``NotInGraph`` if no entities were extracted.
+
+        Searched is one tenant: ``tenant_id``, or by default that of the settings. ``project`` names a project
+        by its name or folder (True: the one around the current folder), ``all=True`` searches every tenant.
+        """
+        return self.ask(query, **options).hits
+
+    def ask(
+        self, query: str, *, within: SearchScope | None = None, **options: Unpack[SearchRequest]
+    ) -> SearchResult:
+        """Find the same hits as ``search``, with notes about missing ones, and what was searched.
+
+        ``within``: the scope that a door has decided, instead of the options for it.
+        """
+        refuse_unknown("search", options, SearchRequest)
+        limit, mode = options.get("limit", 10), options.get("mode", "hybrid")
+        per_source = options.get("per_source", 3)
+        _check(query, mode, limit, per_source)
+        scope = within or self._scope(options)
+        if options.get("path") is not None or options.get("library") is not None:
+            scope = scope.without_notes()
+        given, default = _filters(options), self._settings.tenant_id
+        answers = [
+            self._ask(
+                _Question(
+                    query=query,
+                    filters=catalog_filters(default, **(given | filters)),
+                    mode=mode,
+                    limit=limit,
+                    per_source=per_source,
+                    graph=options.get("graph", False),
+                ),
+                options,
+            )
+            for filters in scope.filters
+        ]
+        if len(answers) == 1:
+            return msgspec.structs.replace(answers[0], covered=scope.covered)
+        return merged(answers, limit, scope.covered)
+
+    def _scope(self, options: FilteredScope) -> SearchScope:
+        """The part of the index that a search is about."""
+        from penstock.service.projects import Places
+
+        return Places(self._catalog, self._settings).search_scope(
+            tenant_id=options.get("tenant_id"),
+            branch=options.get("branch"),
+            project=options.get("project"),
+            every=_flag("all", options.get("all", False)),
+        )
+
+    def _ask(self, asked: _Question, options: SearchRequest) -> SearchResult:
+        query, marks = asked.query, options.get("marks", ("", ""))
+        fixed: list[Correction] = []
+        with self._catalog.snapshot() as snapshot:
+            if asked.graph:
+                _require_graph(snapshot, asked.filters)
+            rankings, chosen, found = self._find(snapshot, asked)
+            if not options.get("exact", False):
+                known = {word for words in found.values() for word in words}
+                fixed = corrections(snapshot, query, asked.filters, known)
+            if fixed:
+                query = with_words(query, {each.word: each.searched for each in fixed})
+                asked = msgspec.structs.replace(asked, query=query)
+                rankings, chosen, found = self._find(snapshot, asked)
+            chosen, failed = self._reranked(query, chosen)
+            chosen = chosen[: asked.limit]
+            snippets = self._snippets(snapshot, query, chosen, marks)
+            related = _relation_texts(snapshot, rankings.graph, [each.view.content_id for each in chosen])
+        words = list(query_words(query))
+        match = rankings.matches(found, len(words))
+        hits = []
+        for candidate in chosen:
+            view = candidate.view
+            snippet = snippets.get(view.content_id, "")
+            if not 0 < len(snippet) <= _MAX_SNIPPET:
+                snippet = make_snippet(view.text, query, marks)
+            relation = related.get(view.content_id, "")
+            hits.append(build_hit(candidate, match(view.content_id), snippet, relation))
+        return SearchResult(
+            hits=hits,
+            notes=(*rankings.notes, *failed),
+            words=tuple(words),
+            corrections=tuple(fixed),
+        )
+
+    def context(
+        self, query: str, *, within: SearchScope | None = None, **options: Unpack[ContextOptions]
+    ) -> PromptContext:
+        """Pack the best passages into a budget of tokens, numbered, for the prompt of a language model.
+
+            prompt = f"Answer by these passages, and cite their numbers.\\n\\n{app.context(question).text}"
+
+        ``max_tokens`` (2,000) are those of the Llama family; most models count fewer. Weak hits are left out.
+        The other options are those of ``search``.
+        """
+        from penstock.pipeline.embed.protocol import count_tokens
+
+        # Late: other searches need neither passages nor the parsers behind their pages.
+        from penstock.service.passages import context_of, pack
+
+        refuse_unknown("context", options, ContextOptions)
+        rest = cast("SearchRequest", {name: value for name, value in options.items() if name != "max_tokens"})
+        max_tokens = options.get("max_tokens", 2_000)
+        if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 1:
+            raise InvalidRequest(f"max_tokens: expected 1 or more, got {str(max_tokens)[:40]!r}")
+        rest["limit"] = min(_MAX_LIMIT, _CONTEXT_HITS + max_tokens // _CONTEXT_TOKENS)
+        rest["per_source"] = None
+        answer = self.ask(query, within=within, **rest)
+        good = [hit for hit in answer.hits if not hit.weak]
+        passages = pack(good, max_tokens, count_tokens)
+        notes = answer.notes
+        if not good and answer.hits:
+            notes += ("only weak matches, which are left out",)
+        if good and not passages:
+            notes += (f"not even the place of the best passage fits into {how_many(max_tokens, 'token')}",)
+        return context_of(
+            passages,
+            max_tokens,
+            count_tokens,
+            notes=notes,
+            corrections=answer.corrections,
+            covered=answer.covered,
+        )
+
+    def _snippets(
+        self, snapshot: CatalogSnapshot, query: str, chosen: Sequence[RankedText], marks: tuple[str, str]
+    ) -> dict[int, str]:
+        """Snippets by the store, only for texts indexed without added words, which would be shown too."""
+        plain = [each.view for each in chosen if is_indexed_as_it_is(each.view.text)]
+        return snapshot.snippets(query, [view.content_id for view in plain], marks)
+
+    def _find(
+        self, snapshot: CatalogSnapshot, asked: _Question
+    ) -> tuple[Rankings, list[RankedText], dict[int, tuple[str, ...]]]:
+        """Rank and choose texts, and look up the words of the query in each."""
+        rankings, chosen = self._choose(snapshot, asked)
+        ids = [candidate.view.content_id for candidate in chosen]
+        return rankings, chosen, snapshot.words_in(asked.query, ids)
+
+    def _choose(self, snapshot: CatalogSnapshot, asked: _Question) -> tuple[Rankings, list[RankedText]]:
+        """Rank deeper until there are enough texts: the first may all be copies, or of one document."""
+        # A re-ranker chooses among more than are shown.
+        wanted = asked.limit if self._reranker is None else max(asked.limit, RERANKED)
+        depth = max(_DEPTH, wanted * 4)
+        views: dict[int, ChunkView | None] = {}
+        while True:
+            rankings = self._rank(snapshot, asked, depth)
+            chosen = _texts(snapshot, asked, wanted, rankings.fused(), views)
+            if len(chosen) == wanted or not rankings.cut or depth >= _MAX_DEPTH:
+                return rankings, chosen
+            depth = min(depth * _WIDER, _MAX_DEPTH)
+
+    def _reranked(self, query: str, chosen: list[RankedText]) -> tuple[list[RankedText], list[str]]:
+        """Put the first texts into the order of the re-ranker. If it fails, they stay, and a note says so."""
+        if self._reranker is None or not chosen:
+            return chosen, []
+        first = chosen[:RERANKED]
+        try:
+            scores = self._reranker.scores(query, [candidate.view.text for candidate in first])
+        except JobError as error:
+            return chosen, [f"not re-ranked: {error.message}. {error.remedy}"]
+        scored = [
+            msgspec.structs.replace(each, rerank_score=score)
+            for each, score in zip(first, scores, strict=True)
+        ]
+        # The sort is stable: equal scores stay in the order of the search.
+        ordered = sorted(scored, key=lambda candidate: -(candidate.rerank_score or 0.0))
+        return ordered + chosen[RERANKED:], []
+
+    def _rank(self, snapshot: CatalogSnapshot, asked: _Question, depth: int) -> Rankings:
+        rankings = self._rank_texts(snapshot, asked, depth)
+        if not asked.graph:
+            return rankings
+        graph = _rank_by_graph(snapshot, asked.query, asked.filters, rankings.fused())
+        having = _having_phrases(snapshot, asked.query, list(graph.matches))
+        matches = {number: match for number, match in graph.matches.items() if number in having}
+        return msgspec.structs.replace(rankings, graph=msgspec.structs.replace(graph, matches=matches))
+
+    def _rank_texts(self, snapshot: CatalogSnapshot, asked: _Question, depth: int) -> Rankings:
+        keyword: list[KeywordHit] = []
+        if asked.mode != "vector":
+            # Snippets are made of the few chunks that are chosen.
+            keyword = snapshot.keyword(asked.query, asked.filters, limit=depth, snippets=0)
+        if asked.mode == "keyword":
+            return Rankings(depth, keyword, [], [])
+        return Rankings(depth, keyword, *self._nearest(snapshot, asked.query, asked.filters, depth))
+
+    def _nearest(
+        self, snapshot: CatalogSnapshot, query: str, filters: Filters, depth: int
+    ) -> tuple[list[SpaceRanking], list[str]]:
+        """Rank the chunks of each vector space separately: scores of two models do not compare.
+
+        During a change of model there are two spaces.
+        """
+        rankings: list[SpaceRanking] = []
+        notes: list[str] = []
+        allowed = snapshot.matching(filters)
+        for space in self._spaces(snapshot, filters.tenant_id):
+            embedder = self._embedder(space.name)
+            if embedder is None:
+                notes.append(
+                    f"{how_many(space.chunks, 'chunk')} searched by words only: the vectors are of "
+                    f"{space.name}, which is not available here"
+                )
+                continue
+            try:
+                vector = embedder.embed([query])[0]
+            except JobError as error:
+                unsearched = f"{how_many(space.chunks, 'chunk')} searched by words only"
+                notes.append(f"{unsearched}: {error.message}. {error.remedy}")
+                continue
+            near = self._visible(snapshot, space.name, vector, filters, depth, allowed)
+            having = _having_phrases(snapshot, query, [hit.content_id for hit in near])
+            near = [hit for hit in near if hit.content_id in having]
+            rankings.append(SpaceRanking(embedder.name, near, depth))
+            notice = self._vectors.notice()
+            notes += [notice] if notice and notice not in notes else []
+        return rankings, notes
+
+    def _visible(
+        self,
+        snapshot: CatalogSnapshot,
+        space: str,
+        vector: npt.NDArray[np.float32],
+        filters: Filters,
+        depth: int,
+        allowed: list[int] | None,
+    ) -> list[NearVector]:
+        """The nearest chunks that pass the filters. Of the documents allowed, some have chunks that only
+        their version in another branch has."""
+        wanted = depth
+        while True:
+            near = self._vectors.nearest(
+                snapshot, filters.tenant_id, space, vector, limit=wanted, allowed=allowed
+            )
+            if allowed is None:
+                return near
+            seen = snapshot.visible(filters, [hit.content_id for hit in near])
+            chosen = [hit for hit in near if hit.content_id in seen]
+            if len(chosen) >= depth or len(near) < wanted:
+                return chosen[:depth]
+            wanted *= 4
+
+    def _spaces(self, snapshot: CatalogSnapshot, tenant_id: str) -> list[Space]:
+        """Spaces of a tenant, cached until a change: counting reads every source."""
+        sequence = snapshot.changes(tenant_id).sequence
+        at, spaces = self._known_spaces.get(tenant_id, (-1, []))
+        if at != sequence:
+            spaces = snapshot.spaces(tenant_id)
+            if len(self._known_spaces) >= _MOST_TENANTS:
+                self._known_spaces.clear()
+            self._known_spaces[tenant_id] = (sequence, spaces)
+        return spaces
+
+    def _embedder(self, space: str) -> Embedder | None:
+        if space not in self._embedders:
+            self._embedders[space] = self._open_space(space)
+        return self._embedders[space]
+
+
+class _Question(msgspec.Struct, frozen=True, kw_only=True):
+    """A search of one part of the index."""
+
+    query: str
+    filters: Filters
+    mode: Mode
+    limit: int
+    per_source: int | None
+    graph: bool
+
+
+def _texts(
+    snapshot: CatalogSnapshot,
+    asked: _Question,
+    wanted: int,
+    ranked: Sequence[tuple[int, float]],
+    views: dict[int, ChunkView | None],
+) -> list[RankedText]:
+    """The first texts of a ranking. Only as many chunks are read as needed, and kept in ``views``.
+
+    Copies of a text have the same score, so all chunks with the score of the last text are read as well.
+    """
+    read = min(len(ranked), math.ceil(_READ_AHEAD * wanted))
+    while True:
+        while 0 < read < len(ranked) and ranked[read][1] >= ranked[read - 1][1]:
+            read += 1
+        new = [content_id for content_id, _ in ranked[:read] if content_id not in views]
+        views.update(zip(new, snapshot.hydrate(new, asked.filters), strict=True))
+        found = [
+            (score, view)
+            for content_id, score in ranked[:read]
+            # A hit has to be a chunk of the tenant: a stale copy of vectors may hold others.
+            if (view := views[content_id]) and view.place.tenant_id == asked.filters.tenant_id
+        ]
+        chosen = spread(collapse(found), asked.per_source)[:wanted]
+        if len(chosen) == wanted or read == len(ranked):
+            return chosen
+        read = min(len(ranked), 4 * read)
+
+
+def _having_phrases(snapshot: CatalogSnapshot, query: str, content_ids: list[int]) -> Set[int]:
+    """Ids of the chunks with every quoted phrase of the query."""
+    required = {phrase.lower() for phrase in quoted_phrases(query)}
+    if not required:
+        return set(content_ids)
+    words = snapshot.words_in(query, content_ids)
+    return {number for number in content_ids if required <= set(words.get(number, ()))}
+
+
+def _filters(options: Mapping[str, Any]) -> DocumentFilters:
+    """The filters among the options of a search."""
+    names = DocumentFilters.__optional_keys__
+    return cast("DocumentFilters", {name: value for name, value in options.items() if name in names})
+
+
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidRequest(f"{name}: expected true or false, got {str(value)[:40]!r}")
+    return value
+
+
+def _check(query: str, mode: str, limit: int, per_source: int | None) -> None:
+    if not isinstance(query, str) or not query.strip():
+        raise InvalidRequest("the query is empty", remedy="Give at least one word.")
+    if len(query) > _MAX_QUERY:
+        raise InvalidRequest(
+            f"the query has {len(query):,} characters, more than {_MAX_QUERY:,}",
+            remedy="Search for a part of the text; `penstock similar` compares whole documents.",
+        )
+    if mode not in get_args(Mode):
+        raise InvalidRequest(f"mode: expected {', '.join(get_args(Mode))}, got {str(mode)[:40]!r}")
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MAX_LIMIT:
+        raise InvalidRequest(f"limit: expected 1 to {_MAX_LIMIT:,}, got {str(limit)[:40]!r}")
+    if per_source is not None and per_source < 1:
+        raise InvalidRequest(f"per_source: expected 1 or more, got {per_source}")
 
 
 _ASKED_WEIGHT = 2.0
@@ -200,12 +592,6 @@ def _reached(
     return list(reached)[: graph.MOST_REACHED]
 
 
-# Relevance of a hit: weak hits share few words with the query and have another meaning. Pure.
-#
-# The rule and its limits come from a measurement (``bench/weak_hits.py``). Hits of queries from another
-# field should be weak, and relevant hits should not.
-
-
 WORDS_COUNT = 0.5
 """Weight of the share of the query's words in a chunk, beside its similarity."""
 LEAST = {"static": 0.4, "hashing": 0.3}
@@ -220,7 +606,10 @@ class Similarity(msgspec.Struct, frozen=True):
 
 
 def is_weak(words_found: int, words_asked: int, similarities: Sequence[Similarity]) -> bool:
-    """Decide whether a hit is weak.
+    """Decide whether a hit is weak: it shares few words with the query and has another meaning.
+
+    The rule and its limits come from a measurement (``bench/weak_hits.py``). Hits of queries from another
+    field should be weak, and relevant hits should not.
 
     ``similarities`` has one entry if the chunk's vector was compared. Otherwise it has the most that each
     vector space allows; it is empty if vectors were not searched. Words alone make no hit weak: without a
@@ -231,9 +620,6 @@ def is_weak(words_found: int, words_asked: int, similarities: Sequence[Similarit
         each.embedder in LEAST and each.cosine + WORDS_COUNT * share < LEAST[each.embedder]
         for each in similarities
     )
-
-
-# Rankings of a search, by words and by vectors, and how they are merged.
 
 
 VECTOR_WEIGHTS = {"static": 0.7, "hashing": 0.7, "minilm": 1.5}
@@ -375,407 +761,6 @@ def _best_shares(spaces: Sequence[_Scores]) -> tuple[dict[int, float], float]:
     return {chunk: max(shares.get(chunk, least) for shares, least in scaled) for chunk in chunks}, outside
 
 
-_MAX_LIMIT = 1_000
-_MAX_QUERY = 100_000
-"""Maximum number of characters of a query. A longer one would be embedded for seconds."""
-_DEPTH = 100
-"""Minimum number of hits taken from each ranking before fusion."""
-_MAX_DEPTH = 6_400
-_WIDER = 8
-"""Factor of a second look, for when too many of the first hits were copies of one text or of one document."""
-_READ_AHEAD = 1.25
-"""Chunks read for each text that is wanted: some are copies, or of a document with enough hits."""
-RERANKED = 50
-"""Hits that are given to a re-ranker."""
-_MAX_SNIPPET = 1_000
-"""Maximum length of a snippet from the store, which counts words: a word may be a whole line."""
-_CONTEXT_HITS = 10
-_CONTEXT_TOKENS = 50
-"""A context is made of so many hits, and one more for each so many tokens: few chunks are shorter."""
-_MOST_TENANTS = 1_000
-"""Maximum number of tenants in the cache of spaces."""
-
-
-class _Question(msgspec.Struct, frozen=True):
-    query: str
-    filters: Filters
-    mode: Mode
-    limit: int
-    graph: bool
-
-
-class _Asked(msgspec.Struct, frozen=True):
-    mode: Mode
-    limit: int
-    per_source: int | None
-    filters: DocumentFilters
-
-
-class Reranker(Protocol):
-    """Scores the best texts of a search by reading each together with the query."""
-
-    def scores(self, query: str, texts: Sequence[str]) -> list[float]:
-        """Score each text, higher is better. Raises a JobError on failure."""
-        ...
-
-
-class Search:
-    """Search over a catalog. ``open_space`` returns the embedder of a vector space, None if unknown here.
-
-    With a ``reranker`` the best hits are put into its order.
-    """
-
-    def __init__(
-        self,
-        catalog: Catalog,
-        settings: Settings,
-        open_space: Callable[[str], Embedder | None],
-        vectors: NearestVectors,
-        reranker: Reranker | None = None,
-    ) -> None:
-        self._catalog = catalog
-        self._settings = settings
-        self._open_space = open_space
-        self._embedders: dict[str, Embedder | None] = {}
-        self._vectors = vectors
-        self._reranker = reranker
-        self._known_spaces: dict[str, tuple[int, list[Space]]] = {}
-
-    def search(self, query: str, **options: Unpack[SearchRequest]) -> list[Hit]:
-        """Find the best chunks, best first, at most ``per_source`` (3) per document.
-
-            for hit in app.search("how does the mill take in water", collection="docs"):
-                print(hit.path, hit.first_line, hit.snippet)
-
-        Words between double quotes are a phrase that each hit has; nothing else in a query is an operator.
-        A misspelt word that no document has is corrected, unless ``exact``. With ``graph``, "who calls
-        open_gate" also finds what the graph knows of; raises ``NotInGraph`` if no entities were extracted.
-
-        Searched is one tenant: ``tenant_id``, or by default that of the settings. ``project`` names a project
-        by its name or folder (True: the one around the current folder), ``all=True`` searches every tenant.
-        """
-        return self.ask(query, **options).hits
-
-    def ask(
-        self, query: str, *, within: SearchScope | None = None, **options: Unpack[SearchRequest]
-    ) -> SearchResult:
-        """Find the same hits as ``search``, with notes about missing ones, and what was searched.
-
-        ``within``: the scope that a door has decided, instead of the options for it.
-        """
-        refuse_unknown("search", options, SearchRequest)
-        limit, mode, per_source = (
-            options.get("limit", 10),
-            options.get("mode", "hybrid"),
-            options.get("per_source", 3),
-        )
-        _check(query, mode, limit, per_source)
-        scope = within or self._scope(options)
-        if options.get("path") is not None or options.get("library") is not None:
-            scope = scope.without_notes()
-        asked = [
-            self._ask(query, options, _Asked(mode, limit, per_source, _filters(options) | filters))
-            for filters in scope.filters
-        ]
-        if len(asked) == 1:
-            return msgspec.structs.replace(asked[0], covered=scope.covered)
-        return merged(asked, limit, scope.covered)
-
-    def _scope(self, options: FilteredScope) -> SearchScope:
-        """The part of the index that a search is about."""
-        from penstock.service.projects import Places
-
-        return Places(self._catalog, self._settings).search_scope(
-            tenant_id=options.get("tenant_id"),
-            branch=options.get("branch"),
-            project=options.get("project"),
-            every=_flag("all", options.get("all", False)),
-        )
-
-    def _ask(self, query: str, options: SearchRequest, asked_for: _Asked) -> SearchResult:
-        """Search one part of the index."""
-        limit, per_source = asked_for.limit, asked_for.per_source
-        marks, graph = options.get("marks", ("", "")), options.get("graph", False)
-        filters = catalog_filters(self._settings.tenant_id, **asked_for.filters)
-        asked = _Question(query, filters, asked_for.mode, limit, graph)
-        fixed: list[Correction] = []
-        with self._catalog.snapshot() as snapshot:
-            if graph:
-                _require_graph(snapshot, filters)
-            rankings, chosen, found = self._find(snapshot, asked, per_source)
-            if not options.get("exact", False):
-                known = {word for words in found.values() for word in words}
-                fixed = corrections(snapshot, query, filters, known)
-            if fixed:
-                query = with_words(query, {each.word: each.searched for each in fixed})
-                rankings, chosen, found = self._find(
-                    snapshot, msgspec.structs.replace(asked, query=query), per_source
-                )
-            chosen, failed = self._reranked(query, chosen)
-            chosen = chosen[:limit]
-            snippets = self._snippets(snapshot, query, chosen, marks)
-            related = _relation_texts(snapshot, rankings.graph, [each.view.content_id for each in chosen])
-        words = list(query_words(query))
-        match = rankings.matches(found, len(words))
-        hits = []
-        for candidate in chosen:
-            view = candidate.view
-            snippet = snippets.get(view.content_id, "")
-            if not 0 < len(snippet) <= _MAX_SNIPPET:
-                snippet = make_snippet(view.text, query, marks)
-            relation = related.get(view.content_id, "")
-            hits.append(build_hit(candidate, match(view.content_id), snippet, relation))
-        return SearchResult(
-            hits=hits,
-            notes=(*rankings.notes, *failed),
-            words=tuple(words),
-            corrections=tuple(fixed),
-        )
-
-    def context(
-        self, query: str, *, within: SearchScope | None = None, **options: Unpack[ContextOptions]
-    ) -> PromptContext:
-        """Pack the best passages into a budget of tokens, numbered, for the prompt of a language model.
-
-            prompt = f"Answer by these passages, and cite their numbers.\\n\\n{app.context(question).text}"
-
-        ``max_tokens`` (2,000) are those of the Llama family; most models count fewer. Weak hits are left out.
-        The other options are those of ``search``.
-        """
-        from penstock.pipeline.embed.protocol import count_tokens
-
-        refuse_unknown("context", options, ContextOptions)
-        rest = cast("SearchRequest", {name: value for name, value in options.items() if name != "max_tokens"})
-        max_tokens = options.get("max_tokens", 2_000)
-        if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 1:
-            raise InvalidRequest(f"max_tokens: expected 1 or more, got {str(max_tokens)[:40]!r}")
-        rest["limit"] = min(_MAX_LIMIT, _CONTEXT_HITS + max_tokens // _CONTEXT_TOKENS)
-        rest["per_source"] = None
-        answer = self.ask(query, within=within, **rest)
-        good = [hit for hit in answer.hits if not hit.weak]
-        passages = pack(good, max_tokens, count_tokens)
-        notes = answer.notes
-        if not good and answer.hits:
-            notes += ("only weak matches, which are left out",)
-        if good and not passages:
-            notes += (f"not even the place of the best passage fits into {how_many(max_tokens, 'token')}",)
-        return context_of(
-            passages,
-            max_tokens,
-            count_tokens,
-            notes=notes,
-            corrections=answer.corrections,
-            covered=answer.covered,
-        )
-
-    def _snippets(
-        self, snapshot: CatalogSnapshot, query: str, chosen: Sequence[RankedText], marks: tuple[str, str]
-    ) -> dict[int, str]:
-        """Snippets by the store, only for texts indexed without added words, which would be shown too."""
-        plain = [each.view for each in chosen if is_indexed_as_it_is(each.view.text)]
-        return snapshot.snippets(query, [view.content_id for view in plain], marks)
-
-    def _find(
-        self, snapshot: CatalogSnapshot, asked: _Question, per_source: int | None
-    ) -> tuple[Rankings, list[RankedText], dict[int, tuple[str, ...]]]:
-        """Rank and choose texts, and look up the words of the query in each."""
-        rankings, chosen = self._choose(snapshot, asked, per_source)
-        ids = [candidate.view.content_id for candidate in chosen]
-        return rankings, chosen, snapshot.words_in(asked.query, ids)
-
-    def _choose(
-        self, snapshot: CatalogSnapshot, asked: _Question, per_source: int | None
-    ) -> tuple[Rankings, list[RankedText]]:
-        """Rank deeper until there are enough texts: the first may all be copies, or of one document."""
-        # A re-ranker chooses among more than are shown.
-        wanted = asked.limit if self._reranker is None else max(asked.limit, RERANKED)
-        depth = max(_DEPTH, wanted * 4)
-        views: dict[int, ChunkView | None] = {}
-        while True:
-            rankings = self._rank(snapshot, asked, depth)
-            chosen = _texts(snapshot, asked, per_source, wanted, rankings.fused(), views)
-            if len(chosen) == wanted or not rankings.cut or depth >= _MAX_DEPTH:
-                return rankings, chosen
-            depth = min(depth * _WIDER, _MAX_DEPTH)
-
-    def _reranked(self, query: str, chosen: list[RankedText]) -> tuple[list[RankedText], list[str]]:
-        """Put the first texts into the order of the re-ranker. If it fails, they stay, and a note says so."""
-        if self._reranker is None or not chosen:
-            return chosen, []
-        first = chosen[:RERANKED]
-        try:
-            scores = self._reranker.scores(query, [candidate.view.text for candidate in first])
-        except JobError as error:
-            return chosen, [f"not re-ranked: {error.message}. {error.remedy}"]
-        scored = [
-            msgspec.structs.replace(each, rerank_score=score)
-            for each, score in zip(first, scores, strict=True)
-        ]
-        # The sort is stable: equal scores stay in the order of the search.
-        ordered = sorted(scored, key=lambda candidate: -(candidate.rerank_score or 0.0))
-        return ordered + chosen[RERANKED:], []
-
-    def _rank(self, snapshot: CatalogSnapshot, asked: _Question, depth: int) -> Rankings:
-        rankings = self._rank_texts(snapshot, asked, depth)
-        if not asked.graph:
-            return rankings
-        graph = _rank_by_graph(snapshot, asked.query, asked.filters, rankings.fused())
-        having = _having_phrases(snapshot, asked.query, list(graph.matches))
-        matches = {number: match for number, match in graph.matches.items() if number in having}
-        return msgspec.structs.replace(rankings, graph=msgspec.structs.replace(graph, matches=matches))
-
-    def _rank_texts(self, snapshot: CatalogSnapshot, asked: _Question, depth: int) -> Rankings:
-        keyword: list[KeywordHit] = []
-        if asked.mode != "vector":
-            # Snippets are made of the few chunks that are chosen.
-            keyword = snapshot.keyword(asked.query, asked.filters, limit=depth, snippets=0)
-        if asked.mode == "keyword":
-            return Rankings(depth, keyword, [], [])
-        return Rankings(depth, keyword, *self._nearest(snapshot, asked.query, asked.filters, depth))
-
-    def _nearest(
-        self, snapshot: CatalogSnapshot, query: str, filters: Filters, depth: int
-    ) -> tuple[list[SpaceRanking], list[str]]:
-        """Rank the chunks of each vector space separately: scores of two models do not compare.
-
-        During a change of model there are two spaces.
-        """
-        rankings: list[SpaceRanking] = []
-        notes: list[str] = []
-        allowed = snapshot.matching(filters)
-        for space in self._spaces(snapshot, filters.tenant_id):
-            embedder = self._embedder(space.name)
-            if embedder is None:
-                notes.append(
-                    f"{how_many(space.chunks, 'chunk')} searched by words only: the vectors are of "
-                    f"{space.name}, which is not available here"
-                )
-                continue
-            try:
-                vector = embedder.embed([query])[0]
-            except JobError as error:
-                unsearched = f"{how_many(space.chunks, 'chunk')} searched by words only"
-                notes.append(f"{unsearched}: {error.message}. {error.remedy}")
-                continue
-            near = self._visible(snapshot, space.name, vector, filters, depth, allowed)
-            having = _having_phrases(snapshot, query, [hit.content_id for hit in near])
-            near = [hit for hit in near if hit.content_id in having]
-            rankings.append(SpaceRanking(embedder.name, near, depth))
-            notice = self._vectors.notice()
-            notes += [notice] if notice and notice not in notes else []
-        return rankings, notes
-
-    def _visible(
-        self,
-        snapshot: CatalogSnapshot,
-        space: str,
-        vector: npt.NDArray[np.float32],
-        filters: Filters,
-        depth: int,
-        allowed: list[int] | None,
-    ) -> list[NearVector]:
-        """The nearest chunks that pass the filters. Of the documents allowed, some have chunks that only
-        their version in another branch has."""
-        wanted = depth
-        while True:
-            near = self._vectors.nearest(
-                snapshot, filters.tenant_id, space, vector, limit=wanted, allowed=allowed
-            )
-            if allowed is None:
-                return near
-            seen = snapshot.visible(filters, [hit.content_id for hit in near])
-            chosen = [hit for hit in near if hit.content_id in seen]
-            if len(chosen) >= depth or len(near) < wanted:
-                return chosen[:depth]
-            wanted *= 4
-
-    def _spaces(self, snapshot: CatalogSnapshot, tenant_id: str) -> list[Space]:
-        """Spaces of a tenant, cached until a change: counting reads every source."""
-        sequence = snapshot.changes(tenant_id).sequence
-        at, spaces = self._known_spaces.get(tenant_id, (-1, []))
-        if at != sequence:
-            spaces = snapshot.spaces(tenant_id)
-            if len(self._known_spaces) >= _MOST_TENANTS:
-                self._known_spaces.clear()
-            self._known_spaces[tenant_id] = (sequence, spaces)
-        return spaces
-
-    def _embedder(self, space: str) -> Embedder | None:
-        if space not in self._embedders:
-            self._embedders[space] = self._open_space(space)
-        return self._embedders[space]
-
-
-def _texts(
-    snapshot: CatalogSnapshot,
-    asked: _Question,
-    per_source: int | None,
-    wanted: int,
-    ranked: Sequence[tuple[int, float]],
-    views: dict[int, ChunkView | None],
-) -> list[RankedText]:
-    """The first texts of a ranking. Only as many chunks are read as needed, and kept in ``views``.
-
-    Copies of a text have the same score, so all chunks with the score of the last text are read as well.
-    """
-    read = min(len(ranked), math.ceil(_READ_AHEAD * wanted))
-    while True:
-        while 0 < read < len(ranked) and ranked[read][1] >= ranked[read - 1][1]:
-            read += 1
-        new = [content_id for content_id, _ in ranked[:read] if content_id not in views]
-        views.update(zip(new, snapshot.hydrate(new, asked.filters), strict=True))
-        found = [
-            (score, view)
-            for content_id, score in ranked[:read]
-            # A hit has to be a chunk of the tenant: a stale copy of vectors may hold others.
-            if (view := views[content_id]) and view.place.tenant_id == asked.filters.tenant_id
-        ]
-        chosen = spread(collapse(found), per_source)[:wanted]
-        if len(chosen) == wanted or read == len(ranked):
-            return chosen
-        read = min(len(ranked), 4 * read)
-
-
-def _having_phrases(snapshot: CatalogSnapshot, query: str, content_ids: list[int]) -> Set[int]:
-    """Ids of the chunks with every quoted phrase of the query."""
-    required = {phrase.lower() for phrase in quoted_phrases(query)}
-    if not required:
-        return set(content_ids)
-    words = snapshot.words_in(query, content_ids)
-    return {number for number in content_ids if required <= set(words.get(number, ()))}
-
-
-def _filters(options: Mapping[str, Any]) -> DocumentFilters:
-    """The filters among the options of a search."""
-    names = DocumentFilters.__optional_keys__
-    return cast("DocumentFilters", {name: value for name, value in options.items() if name in names})
-
-
-def _flag(name: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidRequest(f"{name}: expected true or false, got {str(value)[:40]!r}")
-    return value
-
-
-def _check(query: str, mode: str, limit: int, per_source: int | None) -> None:
-    if not isinstance(query, str) or not query.strip():
-        raise InvalidRequest("the query is empty", remedy="Give at least one word.")
-    if len(query) > _MAX_QUERY:
-        raise InvalidRequest(
-            f"the query has {len(query):,} characters, more than {_MAX_QUERY:,}",
-            remedy="Search for a part of the text; `penstock similar` compares whole documents.",
-        )
-    if mode not in get_args(Mode):
-        raise InvalidRequest(f"mode: expected {', '.join(get_args(Mode))}, got {str(mode)[:40]!r}")
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MAX_LIMIT:
-        raise InvalidRequest(f"limit: expected 1 to {_MAX_LIMIT:,}, got {str(limit)[:40]!r}")
-    if per_source is not None and per_source < 1:
-        raise InvalidRequest(f"per_source: expected 1 or more, got {per_source}")
-
-
-# Vector search in an outside store, with the catalog's vectors as the fallback.
-
-
 MOST_SOURCES = 256
 """Sources named in one call; more are compared with the hits afterwards."""
 _SPARE = 20
@@ -811,72 +796,59 @@ class StoreSearch:
         limit: int,
         allowed: Collection[int] | None = None,
     ) -> list[NearVector]:
+        def instead(why: str) -> list[NearVector]:
+            self._notice = f"the catalog's own vectors were searched: {why}"
+            return self._own.nearest(snapshot, tenant_id, space, query, limit=limit, allowed=allowed)
+
         attached = self._catalog.outside.attached(OutsideStore.VECTOR)
         if attached is None or attached.address != self._store.address or not attached.filled:
             progress = self._catalog.outside.fill_progress(OutsideStore.VECTOR)
             ours = progress is not None and progress.address == self._store.address
             part = f" (about {progress.percent} %)" if progress is not None and ours else ""
-            why = f"the vector store {self._store.address} does not hold all vectors{part}. {_FILL}"
-            return self._instead(why, snapshot, tenant_id, space, query, limit, allowed)
-        asking = _Asking(snapshot, tenant_id, None if allowed is None else frozenset(allowed), limit)
+            return instead(f"the vector store {self._store.address} does not hold all vectors{part}. {_FILL}")
         collection = collection_name(attached.catalog_id, space)
         try:
             with self._turn, self._guard.calling(SERVICE):
-                found = asking.ask(self._store, collection, query.tolist())
+                found = self._near(snapshot, tenant_id, collection, query.tolist(), limit, allowed)
         except ServiceUnavailable as error:
             self._guard.delay(error)
-            why = f"{error.message}. {error.remedy}"
-            return self._instead(why, snapshot, tenant_id, space, query, limit, allowed)
+            return instead(f"{error.message}. {error.remedy}")
         if found is None:
-            why = f"the vector store {self._store.address} has lost its collection {collection}. {_FILL}"
-            return self._instead(why, snapshot, tenant_id, space, query, limit, allowed)
+            return instead(
+                f"the vector store {self._store.address} has lost its collection {collection}. {_FILL}"
+            )
         self._notice = None
         return found
 
-    def _instead(
+    def _near(
         self,
-        why: str,
         snapshot: PublishedChunks,
         tenant_id: str,
-        space: str,
-        query: npt.NDArray[np.float32],
+        collection: str,
+        query: list[float],
         limit: int,
         allowed: Collection[int] | None,
-    ) -> list[NearVector]:
-        self._notice = f"the catalog's own vectors were searched: {why}"
-        return self._own.nearest(snapshot, tenant_id, space, query, limit=limit, allowed=allowed)
-
-
-class _Asking:
-    """One search: more points are read from the store until there are enough published chunks."""
-
-    def __init__(
-        self, snapshot: PublishedChunks, tenant_id: str, allowed: frozenset[int] | None, limit: int
-    ) -> None:
-        self._snapshot = snapshot
-        self._filters = Filters(tenant_id=tenant_id)
-        self._allowed = allowed
-        self._limit = limit
-
-    def ask(self, store: VectorStore, collection: str, query: list[float]) -> list[NearVector] | None:
-        if self._allowed is not None and not self._allowed:
+    ) -> list[NearVector] | None:
+        """Published chunks: more points are read until there are enough. None: there is no collection."""
+        if allowed is not None and not allowed:
             return []
-        few = self._allowed is not None and len(self._allowed) <= MOST_SOURCES
-        where = PointFilter(self._filters.tenant_id, self._allowed if few else None)
-        wanted = self._limit + _SPARE
+        filters = Filters(tenant_id=tenant_id)
+        sources = None if allowed is None else frozenset(allowed)
+        few = sources is not None and len(sources) <= MOST_SOURCES
+        where = PointFilter(tenant_id, sources if few else None)
+        wanted = limit + _SPARE
         while True:
-            points = store.search(collection, query, limit=wanted, where=where)
+            points = self._store.search(collection, query, limit=wanted, where=where)
             if points is None:
                 return None
             near = [
                 NearVector(point.content_id, point.score)
                 for point in points
                 # A vector of zeros is near nothing.
-                if point.score != 0 and (self._allowed is None or point.source_key in self._allowed)
+                if point.score != 0 and (sources is None or point.source_key in sources)
             ]
-            published = self._snapshot.visible(self._filters, [one.content_id for one in near])
+            published = snapshot.visible(filters, [one.content_id for one in near])
             near = [one for one in near if one.content_id in published]
-            dry = len(points) < wanted or wanted >= _MOST
-            if len(near) >= self._limit or dry:
-                return sorted(near, key=lambda one: (-one.score, one.content_id))[: self._limit]
+            if len(near) >= limit or len(points) < wanted or wanted >= _MOST:
+                return sorted(near, key=lambda one: (-one.score, one.content_id))[:limit]
             wanted = min(wanted * _STORE_WIDER, _MOST)
