@@ -1,4 +1,4 @@
-"""Use cases about documents: index, remove, inspect and explain."""
+"""Documents: indexed, removed, renamed, listed, explained; and their records for programs."""
 
 from __future__ import annotations
 
@@ -72,49 +72,14 @@ if TYPE_CHECKING:
     from penstock.service.options import MovedWhere
     from penstock.service.pages import ExportedPages, ShownPage
 
-
-# Filters that searches and lists of documents share.
-
-
-def catalog_filters(default_tenant: str, **given: Unpack[DocumentFilters]) -> Filters:
-    """Check filters and bring them into the form of the catalog."""
-    for name, value in given.items():
-        if value is not None and not isinstance(value, str):
-            raise InvalidRequest(f"{name}: expected a text, got {type(value).__name__}")
-    file_type = given.get("file_type")
-    return Filters(
-        tenant_id=validate_name("tenant_id", given.get("tenant_id") or default_tenant),
-        collection=given.get("collection"),
-        branch=given.get("branch"),
-        path=_path(given.get("path"), given.get("library")),
-        file_type=file_type.removeprefix(".").lower() if file_type else None,
-        tag=given.get("tag"),
-        author=given.get("author"),
-        title=given.get("title"),
-        language=given.get("language"),
-        created_from=_time("created_after", given.get("created_after")),
-        created_before=_time("created_before", given.get("created_before")),
-    )
-
-
-def _path(path: str | None, library: str | None) -> str | None:
-    if library is None:
-        return path
-    if path is not None:
-        raise InvalidRequest("path and library: give one of them", remedy=f"Use the path {LIBRARIES}NAME/*.")
-    name, version = parse_requirement(library)
-    return f"{library_path(name, version or '')}/*"
-
-
-def _time(name: str, text: str | None) -> str | None:
-    if text is None:
-        return None
-    found = time_key(text)
-    if not found:
-        raise InvalidRequest(
-            f"{name}: {text[:40]!r} is not a date", remedy="Write a date like 2024-05-01, or a year."
-        )
-    return found
+_MAX_DOCUMENTS = 1_000
+_MAX_PAGES = 1_000
+_PHASE_NAMES = [str(phase) for phase in Phase]
+_LETTERS = {"pending": "p", "processing": "r", "completed": "d", "failed": "f", "skipped": "s"}
+_PREVIEW = 200
+_ABSENT = ("unknown", "removed", "moved")
+_UNKNOWN = dict.fromkeys(("time_left_s", "rate", "rate_window_s", "rate_unit"))
+_OPEN = (TaskStatus.PENDING, TaskStatus.PROCESSING)
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
@@ -486,9 +451,7 @@ class Documents:
             generations = snapshot.generations(source_id) if source else []
         if source is None and not events:
             raise UnknownDocument(f"no document {path_or_id[:200]!r}, now or in the history")
-        from penstock.service.why import history_of
-
-        return history_of(source, events, generations)
+        return why.history_of(source, events, generations)
 
     def generations(self, source_id: str) -> list[Document]:
         with self.catalog.snapshot() as snapshot:
@@ -590,6 +553,90 @@ class Documents:
         return None if named else _of_tenant(found, self.place().tenant_id)
 
 
+def catalog_filters(default_tenant: str, **given: Unpack[DocumentFilters]) -> Filters:
+    """Check filters and bring them into the form of the catalog."""
+    for name, value in given.items():
+        if value is not None and not isinstance(value, str):
+            raise InvalidRequest(f"{name}: expected a text, got {type(value).__name__}")
+    file_type = given.get("file_type")
+    return Filters(
+        tenant_id=validate_name("tenant_id", given.get("tenant_id") or default_tenant),
+        collection=given.get("collection"),
+        branch=given.get("branch"),
+        path=_path(given.get("path"), given.get("library")),
+        file_type=file_type.removeprefix(".").lower() if file_type else None,
+        tag=given.get("tag"),
+        author=given.get("author"),
+        title=given.get("title"),
+        language=given.get("language"),
+        created_from=_time("created_after", given.get("created_after")),
+        created_before=_time("created_before", given.get("created_before")),
+    )
+
+
+def _path(path: str | None, library: str | None) -> str | None:
+    if library is None:
+        return path
+    if path is not None:
+        raise InvalidRequest("path and library: give one of them", remedy=f"Use the path {LIBRARIES}NAME/*.")
+    name, version = parse_requirement(library)
+    return f"{library_path(name, version or '')}/*"
+
+
+def _time(name: str, text: str | None) -> str | None:
+    if text is None:
+        return None
+    found = time_key(text)
+    if not found:
+        raise InvalidRequest(
+            f"{name}: {text[:40]!r} is not a date", remedy="Write a date like 2024-05-01, or a year."
+        )
+    return found
+
+
+def renaming(documents: Documents, old: str, new: str, where: MovedWhere) -> Submission:
+    """Build the submission to record that a file or folder was moved; nothing is submitted.
+
+    Raises ``UnknownDocument`` where the index has nothing at the old path.
+    """
+    wanted = WantedPlace(where.get("tenant_id"), None, where.get("project"))
+    found = documents.projects.for_reading(old, wanted)
+    place = documents.place(
+        tenant_id=found.tenant_id, collection=where.get("collection"), branch=found.branch
+    )
+    # The catalog knows the old path by its name, even if that is a link to somewhere else by now.
+    old_path, new_path = paths.shown(old), paths.real(new)
+    with documents.catalog.snapshot() as snapshot:
+        known = bool(snapshot.known(place, old_path, limit=1))
+        recorded = bool(snapshot.known(place, new_path, limit=1))
+    if not known:
+        _refuse_absent(documents, old, place, recorded=recorded)
+    return {
+        "item_type": "rename",
+        "op": "update",
+        "payload": {
+            "old_path": old_path,
+            "new_path": new_path,
+            "is_folder": os.path.isdir(new) or os.path.isdir(old),  # noqa: PTH112 - it never raises
+        },
+        "tenant_id": place.tenant_id,
+        "collection": place.collection,
+        "branch": place.branch,
+        "metadata": found.metadata or None,
+    }
+
+
+def _refuse_absent(documents: Documents, old: str, place: Place, *, recorded: bool) -> None:
+    """Refuse a path without a document. A pending job may add one, and a move may be recorded already."""
+    reason = documents.why(old, tenant_id=place.tenant_id, collection=place.collection, branch=place.branch)
+    if reason.verdict not in _ABSENT or (reason.verdict == "moved" and recorded):
+        return
+    raise UnknownDocument(
+        f"{reason.path} cannot be renamed: {reason.cause}",
+        remedy=reason.remedy or "Check the path and the collection.",
+    )
+
+
 def _task_counts(snapshot: CatalogSnapshot) -> dict[str, dict[str, int]]:
     tasks: dict[str, dict[str, int]] = {}
     for (task_type, status), number in snapshot.statistics().items():
@@ -626,13 +673,6 @@ def _at(submission: Submission, place: Place) -> Submission:
 def _of_tenant(source: Source | None, tenant_id: str) -> Source | None:
     """The source, unless of another tenant: ids are known outside, in exports and logs."""
     return source if source is not None and source.place.tenant_id == tenant_id else None
-
-
-# Documents as records for programs: one shape for lists, and the tree of one document.
-
-
-_MAX_DOCUMENTS = 1_000
-_MAX_PAGES = 1_000
 
 
 DocumentStatus: TypeAlias = Literal["indexed", "partial", "failed", "indexing"]
@@ -877,11 +917,6 @@ class DocumentRecords:
         )
 
 
-_PHASE_NAMES = [str(phase) for phase in Phase]
-_LETTERS = {"pending": "p", "processing": "r", "completed": "d", "failed": "f", "skipped": "s"}
-_PREVIEW = 200
-
-
 def _letters(statuses: Sequence[tuple[int, Sequence[str]]]) -> dict[str, str]:
     """One letter for each page from the first number on, by phase."""
     numbers = [row[0] for row in statuses]
@@ -951,10 +986,6 @@ def _generation(document: Document) -> GenerationRecord:
     )
 
 
-_UNKNOWN = dict.fromkeys(("time_left_s", "rate", "rate_window_s", "rate_unit"))
-_OPEN = (TaskStatus.PENDING, TaskStatus.PROCESSING)
-
-
 def time_estimate(document: Document, progress: Progress, now: datetime) -> dict[str, Any]:
     """The time until a version is searchable; unknown before every phase has completed a page or chunk."""
     if document.state is not GenerationState.BUILDING:
@@ -1002,49 +1033,3 @@ def _progress(progress: Progress) -> dict[str, str | int]:
         found[name] = getattr(progress, name)
     found |= {f"{phase}_completed_chunks": number for phase, number in progress.completed_chunks.items()}
     return found
-
-
-# Submission of a rename: refused where the index has nothing at the old path.
-
-
-_ABSENT = ("unknown", "removed", "moved")
-
-
-def renaming(documents: Documents, old: str, new: str, where: MovedWhere) -> Submission:
-    """Build the submission to record that a file or folder was moved; nothing is submitted."""
-    wanted = WantedPlace(where.get("tenant_id"), None, where.get("project"))
-    found = documents.projects.for_reading(old, wanted)
-    place = documents.place(
-        tenant_id=found.tenant_id, collection=where.get("collection"), branch=found.branch
-    )
-    # The catalog knows the old path by its name, even if that is a link to somewhere else by now.
-    old_path, new_path = paths.shown(old), paths.real(new)
-    with documents.catalog.snapshot() as snapshot:
-        known = bool(snapshot.known(place, old_path, limit=1))
-        recorded = bool(snapshot.known(place, new_path, limit=1))
-    if not known:
-        _refuse_absent(documents, old, place, recorded=recorded)
-    return {
-        "item_type": "rename",
-        "op": "update",
-        "payload": {
-            "old_path": old_path,
-            "new_path": new_path,
-            "is_folder": os.path.isdir(new) or os.path.isdir(old),  # noqa: PTH112 - it never raises
-        },
-        "tenant_id": place.tenant_id,
-        "collection": place.collection,
-        "branch": place.branch,
-        "metadata": found.metadata or None,
-    }
-
-
-def _refuse_absent(documents: Documents, old: str, place: Place, *, recorded: bool) -> None:
-    """Refuse a path without a document. A pending job may add one, and a move may be recorded already."""
-    reason = documents.why(old, tenant_id=place.tenant_id, collection=place.collection, branch=place.branch)
-    if reason.verdict not in _ABSENT or (reason.verdict == "moved" and recorded):
-        return
-    raise UnknownDocument(
-        f"{reason.path} cannot be renamed: {reason.cause}",
-        remedy=reason.remedy or "Check the path and the collection.",
-    )

@@ -1,4 +1,4 @@
-"""Requests for folders: their options and payload, whether code is included, and a preview of the walk."""
+"""Requests for folders: their payload, a preview of the walk, and the jobs for changed paths below one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.config import Settings
 from penstock.errors import InvalidRequest, InvalidUrl, PathNotFound
 from penstock.pipeline.walk.ignore import FoundFile, Skipped, Unreadable, WalkRules
 from penstock.pipeline.walk.repository import code_reason, find_repository, is_switching
-from penstock.pipeline.walk.walker import SinglePathRules
+from penstock.pipeline.walk.walker import SinglePathRules, walk
 from penstock.pipeline.web import urls
 from penstock.service import paths
 from penstock.service.options import IndexOptions, texts
@@ -30,19 +30,18 @@ if TYPE_CHECKING:
     from penstock.catalog.values import KnownSource
     from penstock.service.documents import Documents
 
-
 _NO_PREVIEW = "Use --depth 0 for the page alone, or --max-pages N, instead of --dry-run."
-
-
-def _job_options(options: Mapping[str, Any]) -> Submission:
-    """The options of ``index`` that belong to the job, and not to its payload or its place."""
-    given = {name: value for name, value in options.items() if name in _OF_THE_JOB and value is not None}
-    return cast("Submission", given)
-
-
 _OF_THE_JOB = frozenset(
     "collection priority run_at delay timeout_s serial after on_dependency_failure limit webhook".split()
 )
+"""The options of ``index`` that belong to the job, and not to its payload or its place."""
+_PATH_FIELDS = {"file": "file_path", "folder": "folder_path", "project": "project_root"}
+_MOST_FILES = 100
+"""Changed files with jobs of their own; more become one job for the root."""
+_SAMPLED = 3
+"""Files of a folder that are compared to tell that it was moved."""
+_IGNORE_FILES = frozenset([".gitignore", ".penstockignore"])
+_FILE_OPTIONS = ("chunk_size", "chunk_overlap", "graph", "ocr", "gate", "archives")
 
 
 class Preview(msgspec.Struct, kw_only=True):
@@ -79,7 +78,8 @@ def index_submission(
         mode = _mode(path, absolute)
         if stat.S_ISDIR(mode):
             # The top folder of a project is the same request at every door, also as an item.
-            is_project = options.get("project") or _is_root(placement, absolute)
+            root = placement.project.root if placement.project is not None else None
+            is_project = options.get("project") or root == absolute
             submission["item_type"] = "project" if is_project else "folder"
             payload |= _walked(absolute, submission["item_type"], {**options, "archives": opens_archives})
         elif stat.S_ISREG(mode):
@@ -87,13 +87,6 @@ def index_submission(
         else:
             raise PathNotFound(f"{path} is neither a file nor a folder")
     return with_job_options(submission, options, placement)
-
-
-def _is_root(placement: Placement, path: str) -> bool:
-    return placement.project is not None and placement.project.root == path
-
-
-_PATH_FIELDS = {"file": "file_path", "folder": "folder_path", "project": "project_root"}
 
 
 def placed_payload(submission: Submission) -> str | None:
@@ -109,8 +102,8 @@ def placed_payload(submission: Submission) -> str | None:
 
 def with_job_options(submission: Submission, options: Mapping[str, Any], placement: Placement) -> Submission:
     """Add the options of a job, such as its place and priority, to a submission."""
-    submission |= _job_options(options)
-    submission |= cast("Submission", placement.names)
+    given = {name: value for name, value in options.items() if name in _OF_THE_JOB and value is not None}
+    submission |= cast("Submission", given | placement.names)
     asked = {name: True for name in ("checksum", "retry_failed", "allow_empty") if options.get(name)}
     if metadata := placement.metadata | asked:
         submission["metadata"] = metadata
@@ -188,8 +181,6 @@ def preview_of(catalog: Catalog, place: Place, submission: Submission, settings:
         info = Path(payload["file_path"]).stat()
         reports: Iterable[Any] = [FoundFile(payload["file_path"], info.st_size, info.st_mtime_ns)]
     else:
-        from penstock.pipeline.walk.walker import walk
-
         reports = walk(root, _walk_rules(submission, settings))
     with catalog.snapshot() as snapshot:
         for report in reports:
@@ -218,22 +209,12 @@ def _count(preview: Preview, found: FoundFile, known: Source | None) -> None:
         preview.changed += 1
 
 
-# Plan for changed paths below a watched root: the jobs for updating the index from the disk.
-#
-# Jobs look at the disk when they run, so a plan only has to name each path that may differ. What a plan
-# cannot name cheaply becomes one job for the whole root, which compares sizes and times.
-
-
-_MOST_FILES = 100
-"""Changed files with jobs of their own; more become one job for the root."""
-_SAMPLED = 3
-"""Files of a folder that are compared to tell that it was moved."""
-_IGNORE_FILES = frozenset([".gitignore", ".penstockignore"])
-_FILE_OPTIONS = ("chunk_size", "chunk_overlap", "graph", "ocr", "gate", "archives")
-
-
 class ChangePlan:
-    """Plans for one root. ``options`` are those of ``Documents.index``."""
+    """Plans the jobs for changed paths below a watched root. ``options`` are those of ``Documents.index``.
+
+    Jobs look at the disk when they run, so a plan only has to name each path that may differ. What a plan
+    cannot name cheaply becomes one job for the whole root, which compares sizes and times.
+    """
 
     def __init__(self, documents: Documents, root: str, settings: Settings, options: dict[str, Any]) -> None:
         self.root = real_path(root)

@@ -1,4 +1,4 @@
-"""Jobs as records for programs: one shape for every answer of the server, and pages of them."""
+"""Views of jobs: reports on their progress, records for programs, and what a client of a server gets."""
 
 from __future__ import annotations
 
@@ -20,19 +20,13 @@ from penstock.pipeline.extract.file_types import suffix_of
 from penstock.queue.job import CHILDREN, Held, Job, JobQuery, Status, kept_until
 from penstock.queue.payloads import USUAL_CHUNK, OperationName, TypeName, validate_name
 from penstock.queue.protocol import Queue
-from penstock.queue.transitions import dependencies_of
+from penstock.queue.transitions import TIMED_OUT, dependencies_of
 from penstock.service import why
 from penstock.service.access import Principal
 from penstock.service.documents import Documents
 from penstock.service.jobs import MAX_PAGE, JobFilter, Jobs, cursor_after, job_query
 from penstock.service.requests import Details, HistoryEntry, JobWord, Receipt, Stats
 from penstock.service.why import FailedPath
-
-# Reports on jobs for people and programs: files done and left, failures, chunks, the current file.
-#
-# A row keeps the counts of the walk, and columns that the ends of child jobs change. A report joins both, so
-# that no write is needed for it.
-
 
 _WALKED = ("folder", "project")
 _SINGLE = ("file", "content")
@@ -41,10 +35,35 @@ _MOST_CANCELLED = 2_000
 """Child jobs of a cancelled job up to which a list counts those that were cancelled."""
 _MOST_FAILED = 1_000
 """Failed child jobs that are looked at for files inside others."""
+_COUNTS = (
+    "total",
+    "sent",
+    "without_job",
+    "unchanged",
+    "resumed",
+    "resumed_chunks",
+    "added",
+    "changed",
+    "inside",
+)
+_BY_NAME = ("skipped_by", "types")
+_MAX_OFFSET = 10_000
+_MOST_COUNTED = 100_000
+"""Jobs up to which the total of a list is counted."""
+_PATHS = ("folder_path", "project_root", "file_path")
+_SECRET = re.compile(r"key|token|secret|passw|credential|authoriz|cookie", re.IGNORECASE)
+_TEXTS = frozenset({"content", "text"})
+_MASK = "***"
+_MOST_PAGES = 1_000
+"""States of pages in one answer."""
 
 
 class JobReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Progress of an indexing job, while it runs and after its end."""
+    """Progress of an indexing job, while it runs and after its end.
+
+    A row keeps the counts of the walk, and columns that the ends of child jobs change. A report joins both,
+    so that no write is needed for it.
+    """
 
     stage: str
     """``waiting``, ``walking``, ``indexing`` or ``ended``."""
@@ -80,20 +99,6 @@ def counts_of(job: Job) -> dict[str, Any]:
         return result
     counts: dict[str, Any] = (job.progress or {}).get("counts", {})
     return counts if _are_counts(counts) else {}
-
-
-_COUNTS = (
-    "total",
-    "sent",
-    "without_job",
-    "unchanged",
-    "resumed",
-    "resumed_chunks",
-    "added",
-    "changed",
-    "inside",
-)
-_BY_NAME = ("skipped_by", "types")
 
 
 def _are_counts(found: dict[str, Any]) -> bool:
@@ -141,12 +146,9 @@ def report_of(job: Job, queue: Queue | None = None, *, listed: bool = False) -> 
 
 def _stopped(job: Job) -> bool:
     """Check whether the job ended before its child jobs, which were cancelled with it."""
-    if job.status is not Status.FAILED:
-        return job.status is Status.CANCELLED
-    # Late: an agent that only searches asks for no failed job.
-    from penstock.queue.transitions import TIMED_OUT
-
-    return job.error_code == TIMED_OUT
+    if job.status is Status.FAILED:
+        return job.error_code == TIMED_OUT
+    return job.status is Status.CANCELLED
 
 
 def cancelled_children(queue: Queue, job: Job) -> int:
@@ -311,15 +313,6 @@ def _current_file(job: Job, queue: Queue | None) -> str | None:
         return file
     running = JobQuery(parent_id=job.queue_id, statuses=frozenset({Status.IN_PROGRESS}), limit=1)
     return next((child.shown_payload.get("file_path") for child in queue.find(running)), None)
-
-
-_MAX_OFFSET = 10_000
-_MOST_COUNTED = 100_000
-"""Jobs up to which the total of a list is counted."""
-_PATHS = ("folder_path", "project_root", "file_path")
-_SECRET = re.compile(r"key|token|secret|passw|credential|authoriz|cookie", re.IGNORECASE)
-_TEXTS = frozenset({"content", "text"})
-_MASK = "***"
 
 
 class ProgressRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -714,18 +707,12 @@ def running_jobs(queue: Queue, tenants: Sequence[str | None], limit: int) -> lis
     return sorted(found, key=lambda job: (job.started_at or job.created_at, job.queue_id))[:limit]
 
 
-# Values of the library as answers of a server: for clients, instead of the records for programs.
-#
-# A client returns the same values as the library's own services: jobs, receipts, sources, reasons. The
-# structs here join what a client would otherwise have to ask for in several requests.
-
-
-_MOST_PAGES = 1_000
-"""States of pages in one answer."""
-
-
 class JobListing(msgspec.Struct, frozen=True, kw_only=True):
-    """Jobs with their reports, by id, and the time of the store."""
+    """Jobs with their reports, by id, and the time of the store.
+
+    A client returns the same values as the library: jobs, receipts, sources, reasons. This struct and the
+    following ones join what a client would otherwise ask for in several requests.
+    """
 
     jobs: list[Job]
     reports: dict[str, JobReport]
@@ -839,10 +826,10 @@ def document_view(documents: Documents, source: Source) -> DocumentView:
 
 def own_stats(jobs: Jobs, principal: Principal) -> Stats:
     """Statistics of the queue. A sender bound to tenants gets counts of these, and nothing of workers."""
-    found = jobs.stats()
     if not principal.bound:
-        return found
-    by_status, by_held = dict.fromkeys(found.by_status, 0), dict.fromkeys(found.by_held, 0)
+        return jobs.stats()
+    by_status = dict.fromkeys((status.value for status in Status), 0)
+    by_held = dict.fromkeys((reason.value for reason in Held), 0)
     by_type: dict[str, dict[str, int]] = {}
     for tenant in principal.tenants:
         counts = jobs.queue.count(JobQuery(tenant_id=tenant), by=("status", "held", "item_type"))
@@ -859,7 +846,7 @@ def own_stats(jobs: Jobs, principal: Principal) -> Stats:
         by_item_type=dict(sorted(by_type.items())),
         oldest_pending_at=None,
         oldest_pending_age_s=None,
-        paused=[scope for scope in found.paused if scope.tenant_id in ("*", *principal.tenants)],
+        paused=[scope for scope in jobs.paused() if scope.tenant_id in ("*", *principal.tenants)],
         workers=[],
         warnings=[],
     )

@@ -1,4 +1,4 @@
-"""Submissions: all checks of a request before the job is added."""
+"""Requests for jobs: submissions with all their checks, and the values that answer them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypedDict, TypeVar
 import msgspec
 
 from penstock import clock
+from penstock.catalog.rules.publication import remedy_for
 from penstock.config import Settings
 from penstock.errors import (
     InvalidName,
@@ -20,10 +21,19 @@ from penstock.errors import (
     InvalidUrl,
     WebhookUnsigned,
 )
+from penstock.pipeline.web import urls
 from penstock.queue import payloads
 from penstock.queue.job import LONGEST_TTL_S, Job, NewJob, Scope, Status, WorkerReport
 from penstock.queue.payloads import FunctionPayload, Payload
-from penstock.queue.transitions import BACKUP, HOOKS, MOST_DEPENDENCIES, RESERVED, EndHooks, HookCall
+from penstock.queue.transitions import (
+    BACKUP,
+    HOOKS,
+    MOST_DEPENDENCIES,
+    RESERVED,
+    TIMED_OUT,
+    EndHooks,
+    HookCall,
+)
 from penstock.service.limits import checked_key
 from penstock.service.options import unknown_option
 from penstock.service.paths import real_path
@@ -31,10 +41,11 @@ from penstock.strict_json import encode_payload
 from penstock.vocabulary import WORDS_OF_JOBS
 
 T = TypeVar("T")
-
 _FARTHEST = timedelta(days=3650)
 _MAX_RETRIES = 1000
 _MAX_TIMEOUT_S = 365 * 86_400
+_FLAGS: Mapping[str, bool] = MappingProxyType({"force": False, "dedupe": True, "rebuild": False})
+"""Flags of a submission with their defaults."""
 
 
 class SubmissionFields(TypedDict):
@@ -270,9 +281,6 @@ class _Builder:
 
 
 def _check_webhook(url: object, settings: Settings) -> None:
-    # Loaded with the first webhook, for the start-up time of all else.
-    from penstock.pipeline.web import urls
-
     if not isinstance(url, str):
         raise InvalidUrl(f"webhook: expected a URL, got {type(url).__name__}")
     urls.receiver(url)
@@ -305,8 +313,6 @@ def _dependencies(given: Submission) -> dict[str, Any]:
     return {"after": ids, "run_after_failure": choice == "run"}
 
 
-_FLAGS: Mapping[str, bool] = MappingProxyType({"force": False, "dedupe": True, "rebuild": False})
-"""Flags of a submission with their defaults."""
 _REQUIRED = Submission.__required_keys__
 _KNOWN = _REQUIRED | Submission.__optional_keys__
 
@@ -399,9 +405,6 @@ def _checked_delay(delay: timedelta | float) -> timedelta:
     return delay
 
 
-# Results of service calls: frozen values which every door renders.
-
-
 JobWord = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(WORDS_OF_JOBS)})]
 """The word for a job's status in an answer of the server. Other interfaces have their own words."""
 
@@ -463,10 +466,6 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def remedy(self) -> str | None:
         """The remedy for a failed job: that of its error, or another try."""
-        # Late: only failed jobs need it.
-        from penstock.catalog.rules.publication import remedy_for
-        from penstock.queue.transitions import TIMED_OUT
-
         if self.job.status is not Status.FAILED:
             return None
         if self.job.error_code == TIMED_OUT:

@@ -1,33 +1,49 @@
-"""Status of a server: running jobs, the length of the queue, sizes of the stores; statistics of the queue."""
+"""Status of a server: jobs, lanes, workers, sizes of the stores, readiness; and its metrics."""
 
 from __future__ import annotations
 
+import os
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Generic, Literal, TypeVar
+from pathlib import Path
+from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
 from penstock import clock
 from penstock.catalog.rules.phases import PHASES
 from penstock.catalog.values import Phase
-from penstock.errors import PenstockError
+from penstock.config import Settings
+from penstock.errors import PenstockError, StoreError
 from penstock.handlers.outside_stores import StoreProgress
-from penstock.queue.job import WORKER_ENDED, Held, Job, JobQuery, Scope, Status, WorkerReport
+from penstock.handlers.source_files import uploads_directory
+from penstock.queue.job import WORKER_ENDED, Job, JobQuery, Scope, Status, WorkerReport
 from penstock.queue.payloads import TypeName
 from penstock.queue.protocol import Queue
 from penstock.service.access import Principal
-from penstock.service.doctor import WriteProbe
 from penstock.service.documents import Documents
-from penstock.service.job_views import running_jobs
+from penstock.service.job_views import own_stats, running_jobs
 from penstock.service.jobs import Jobs
 from penstock.service.live_changes import LANES, Throughput
 from penstock.service.why import living_workers
+from penstock.state_directory import write_refusal
 from penstock.store_outage import STORE, read_outage
 
-# Workers and the services they call, as their reports show them.
+T = TypeVar("T")
+_MOST_RUNNING = 100
+_MOST_PENDING = 100_000
+_COUNTED_EVERY_S, _SHARE = 1.0, 20
+"""Counts of the catalog, which read every source, are renewed each second, or after 20 times their cost."""
+_MOST_COUNTED = 1_000
+_PROBED_BYTES = 64 * 1024
+"""More than what is left in the last block of a file system that is full."""
+_PROBE_EVERY_S, _PROBE_AGAIN_S = 10.0, 1.0
+"""Time for which a probe of the disk counts; the second one after a failed probe."""
+_JOBS_LANE = "jobs"
+"""The lane of jobs, beside those of tasks."""
 
 
 class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,16 +100,6 @@ def _breaker_records(workers: Sequence[WorkerReport]) -> list[BreakerRecord]:
             if name not in found or word == "open":
                 found[name] = BreakerRecord(name=name, state=word, reason=reason or None)
     return [found[name] for name in sorted(found)]
-
-
-T = TypeVar("T")
-_MOST_RUNNING = 100
-_MOST_PENDING = 100_000
-_COUNTED_EVERY_S, _SHARE = 1.0, 20
-"""Counts of the catalog, which read every source, are renewed each second, or after 20 times their cost."""
-_MOST_COUNTED = 1_000
-_JOBS_LANE = "jobs"
-"""The lane of jobs, beside those of tasks."""
 
 
 class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -251,9 +257,7 @@ class StatusReader:
             "max_queue_per_tenant": settings.max_queue_per_tenant,
             "max_function_queue": settings.max_function_queue,
         }
-        if principal.bound:
-            return self._own_stats(principal.tenants, limits)
-        found = self._jobs.stats()
+        found, bound = own_stats(self._jobs, principal), principal.bound
         return QueueStats(
             by_status=self._in_words(found.by_status),
             by_item_type={name: self._in_words(counts) for name, counts in found.by_item_type.items()},
@@ -262,11 +266,11 @@ class StatusReader:
             oldest_pending_age_s=found.oldest_pending_age_s,
             paused=found.paused,
             limits=limits,
-            tasks=self._task_counts(),
-            lanes=self.lanes((None,)),
-            workers=_worker_records(self._jobs.queue, settings.heartbeat_s),
-            breakers=_breaker_records(self._living()),
-            warnings=found.warnings,
+            lanes=self.lanes(principal.tenants_for(None)),
+            tasks=None if bound else self._task_counts(),
+            workers=None if bound else _worker_records(self._jobs.queue, settings.heartbeat_s),
+            breakers=None if bound else _breaker_records(self._living()),
+            warnings=None if bound else found.warnings,
         )
 
     def readiness(self) -> Readiness:
@@ -280,33 +284,6 @@ class StatusReader:
         ready = queue == catalog == disk == "ok"
         return Readiness(ready=ready, queue=queue, catalog=catalog, disk=disk, workers=workers)
 
-    def _own_stats(self, tenants: Sequence[str], limits: dict[str, int | None]) -> QueueStats:
-        by_status = dict.fromkeys((status.value for status in Status), 0)
-        by_held = dict.fromkeys((reason.value for reason in Held), 0)
-        by_type: dict[str, dict[str, int]] = {}
-        for tenant in tenants:
-            counts = self._jobs.queue.count(JobQuery(tenant_id=tenant), by=("status", "held", "item_type"))
-            for (status, held, item_type), number in counts.items():
-                by_status[status] += number
-                of_type = by_type.setdefault(item_type, {})
-                of_type[status] = of_type.get(status, 0) + number
-                if held is not None:
-                    by_held[held] += number
-        return QueueStats(
-            by_status=self._in_words(by_status),
-            by_item_type={name: self._in_words(counts) for name, counts in sorted(by_type.items())},
-            by_held=by_held,
-            exact=True,
-            oldest_pending_age_s=None,
-            paused=[scope for scope in self._jobs.paused() if scope.tenant_id in ("*", *tenants)],
-            limits=limits,
-            lanes=self.lanes(tenants),
-            tasks=None,
-            workers=None,
-            breakers=None,
-            warnings=None,
-        )
-
     def _task_counts(self) -> dict[str, dict[str, int]]:
         return self._tasks.get("", self._documents.task_counts)
 
@@ -316,8 +293,7 @@ class StatusReader:
             own = self._own_jobs.get(("open", *tenants), lambda: self._count_own(tenants))
             return [LaneRecord(lane=_JOBS_LANE, **own)]
         counts, _ = self._jobs.queue.tally()
-        pending = sum(number for (status, *_), number in counts.items() if status is Status.PENDING)
-        running = sum(number for (status, *_), number in counts.items() if status is Status.IN_PROGRESS)
+        pending, running = _in_status(counts, Status.PENDING), _in_status(counts, Status.IN_PROGRESS)
         held = sum(number for (_, reason, _), number in counts.items() if reason is not None)
         tasks, workers = self._task_counts(), self._living()
         executing = [worker.info["running"] for worker in workers if "running" in worker.info]
@@ -360,13 +336,12 @@ class StatusReader:
     def connection(self) -> QueueConnection:
         """Short state of the queue. Raises the error of an unreachable store."""
         counts, _ = self._jobs.queue.tally()
-        pending = sum(number for (status, *_), number in counts.items() if status is Status.PENDING)
-        running = sum(number for (status, *_), number in counts.items() if status is Status.IN_PROGRESS)
+        pending = _in_status(counts, Status.PENDING)
         return QueueConnection(
             queue_name="unified_queue",
             connected=True,
             queue_length=pending,
-            processing=running,
+            processing=_in_status(counts, Status.IN_PROGRESS),
             queued=pending,
             worker_connected=bool(self._living()),
         )
@@ -378,7 +353,7 @@ class StatusReader:
         """Number of failed jobs of these tenants."""
         queue, failed = self._jobs.queue, frozenset({Status.FAILED})
         if tenants == (None,):
-            return sum(number for (status, *_), number in queue.tally()[0].items() if status is Status.FAILED)
+            return _in_status(queue.tally()[0], Status.FAILED)
         return self._own_jobs.get(
             ("failed", *tenants),
             lambda: {
@@ -424,6 +399,51 @@ class StatusReader:
         return self._counts.get(tenant or "*", read)
 
 
+class WriteProbe:
+    """Tells whether the state directory, and stores and uploads on this machine, can be written.
+
+    A disk that is full is not seen by reading, and hardly by its free bytes: quotas and read-only mounts have
+    them too. So a small file is written and removed, at most every few seconds, however often one asks.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        stores = [store for store in (settings.store, settings.catalog_store) if store.is_file]
+        files = [store.path if store.engine == "jsonl" else store.path.parent for store in stores]
+        self._directories = (settings.state_dir, *files)
+        # Created for the first upload.
+        self._uploads = uploads_directory(settings)
+        self._lock = threading.Lock()
+        self._until = 0.0
+        self._failure: StoreError | None = None
+
+    def check(self) -> None:
+        """Raise what a write would raise."""
+        with self._lock:
+            if clock.elapsed_s() >= self._until:
+                self._failure = self._probe()
+                self._until = clock.elapsed_s() + (_PROBE_AGAIN_S if self._failure else _PROBE_EVERY_S)
+            if self._failure is not None:
+                raise self._failure
+
+    def _probe(self) -> StoreError | None:
+        uploads = [self._uploads] if self._uploads.is_dir() else []
+        for directory in dict.fromkeys([*self._directories, *uploads]):
+            try:
+                _write_and_remove(directory)
+            except OSError as error:
+                return write_refusal(directory, error)
+        return None
+
+
+def _write_and_remove(directory: Path) -> None:
+    descriptor, name = tempfile.mkstemp(prefix=".ready.", dir=directory)
+    with os.fdopen(descriptor, "wb") as file:
+        os.unlink(name)  # noqa: PTH108 - before anything can fail
+        file.write(bytes(_PROBED_BYTES))
+        file.flush()
+        os.fsync(descriptor)
+
+
 class CachedReads(Generic[T]):
     """Cached values, for reads too expensive for each request.
 
@@ -466,6 +486,10 @@ class CachedReads(Generic[T]):
         return value
 
 
+def _in_status(counts: Mapping[tuple[Status, Any, Any], int], wanted: Status) -> int:
+    return sum(number for (status, *_), number in counts.items() if status is wanted)
+
+
 def _time_left(open_parts: int, rate: float | None) -> float | None:
     """Seconds until everything open has ended, at this rate; None if unknown."""
     if not open_parts:
@@ -481,13 +505,11 @@ def _tried(read: Callable[[], object]) -> str:
     return "ok"
 
 
-# Metrics in the text format of Prometheus.
-
-
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PREFIX = "penstock_"
 _MOST_TENANTS = 200
 _TOKENS = "Tokens sent to endpoints this month."
+_Samples: TypeAlias = list[tuple[Mapping[str, str], float]]
 
 
 class _Metric(msgspec.Struct, frozen=True):
@@ -496,11 +518,11 @@ class _Metric(msgspec.Struct, frozen=True):
     name: str
     kind: Literal["gauge", "counter", "summary"]
     help: str
-    samples: list[tuple[Mapping[str, str], float]]
+    samples: _Samples
 
 
 class Metrics:
-    """Metrics of the queue, its lanes and its workers."""
+    """Metrics of the queue, its lanes and its workers, in the text format of Prometheus."""
 
     def __init__(
         self, jobs: Jobs, documents: Documents, status: StatusReader, throughput: Throughput
@@ -521,7 +543,7 @@ class Metrics:
         """Metrics of the tenants of a key: their jobs and tokens. Rates and workers are of all tenants."""
         tenants = principal.tenants
         stats = self._status.stats(principal)
-        jobs: list[tuple[Mapping[str, str], float]] = [
+        jobs: _Samples = [
             ({"status": status, "item_type": item_type}, number)
             for item_type, counts in stats.by_item_type.items()
             for status, number in counts.items()
@@ -541,7 +563,7 @@ class Metrics:
 
     def _queue_metrics(self) -> Iterator[_Metric]:
         stats = self._jobs.stats()
-        samples: list[tuple[Mapping[str, str], float]] = [
+        samples: _Samples = [
             ({"status": self._jobs.word(Status(status)), "item_type": item_type}, number)
             for item_type, counts in stats.by_item_type.items()
             for status, number in counts.items()
@@ -554,14 +576,14 @@ class Metrics:
             [({}, stats.oldest_pending_age_s or 0.0)],
         )
         lanes = self._status.lanes((None,))
-        waiting: list[tuple[Mapping[str, str], float]] = [({"lane": one.lane}, one.waiting) for one in lanes]
+        waiting: _Samples = [({"lane": one.lane}, one.waiting) for one in lanes]
         yield _Metric("lane_waiting", "gauge", "Jobs or tasks that wait.", waiting)
         left = [({"lane": one.lane}, one.time_left_s) for one in lanes]
         known = [(labels, seconds) for labels, seconds in left if seconds is not None]
         yield _Metric("time_left_seconds", "gauge", "Estimated time until a lane is empty.", [*known])
         workers = living_workers(self._jobs.queue, self._jobs.settings.heartbeat_s)
         yield _Metric("workers", "gauge", "Workers that reported lately.", [({}, len(workers))])
-        breakers: list[tuple[Mapping[str, str], float]] = [
+        breakers: _Samples = [
             ({"name": one.name}, float(one.state == "open" or one.name == STORE))
             for one in _breaker_records(workers)
         ]
@@ -615,7 +637,7 @@ class Metrics:
             query = JobQuery(tenant_id=tenant, statuses=live)
             counts |= self._jobs.queue.count(query, by=("tenant_id", "status"))
         most = sorted(counts.items(), key=lambda one: -one[1])[:_MOST_TENANTS]
-        samples: list[tuple[Mapping[str, str], float]] = [
+        samples: _Samples = [
             ({"tenant": tenant, "status": self._jobs.word(status)}, number)
             for (tenant, status), number in most
         ]
@@ -626,7 +648,7 @@ class Metrics:
 
 def _summary(name: str, text: str, sums: Mapping[str, tuple[float, float]]) -> _Metric:
     """Sum and count of durations, given in microseconds, by kind."""
-    samples: list[tuple[Mapping[str, str], float]] = []
+    samples: _Samples = []
     for kind, (microseconds, number) in sums.items():
         labels = {"kind": kind} if kind else {}
         samples += [({**labels, "__suffix__": "_sum"}, microseconds / 1_000_000)]

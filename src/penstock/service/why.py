@@ -1,4 +1,4 @@
-"""Failed files at or below a path, for lists by reason."""
+"""Explanations: why search does or does not find a path, why a job waits, and what happened to both."""
 
 from __future__ import annotations
 
@@ -31,14 +31,8 @@ from penstock.catalog.values import (
     TaskStatus,
     shortened,
 )
-from penstock.handlers.members import (
-    FAILURE_CODES as REASONS_FAILURE_CODES,
-)
-from penstock.handlers.members import (
-    NOT_READ,
-    container_of,
-    may_hold_members,
-)
+from penstock.handlers import members
+from penstock.handlers.members import NOT_READ, container_of, may_hold_members
 from penstock.pipeline.extract import file_types
 from penstock.queue.job import CHILDREN, Held, Job, JobQuery, Position, Scope, Status, WorkerReport
 from penstock.queue.payloads import library_path
@@ -48,6 +42,19 @@ from penstock.queue.transitions import Dependencies, dependencies_of
 from penstock.service.requests import HistoryEntry
 from penstock.vocabulary import how_many
 
+LOW_CONFIDENCE = 65.0
+"""Mean confidence of a page below which most of its recognized words are wrong."""
+_CHECK_RECOGNITION = (
+    "`penstock documents show PATH --page N` prints what was read. Set PENSTOCK_OCR_LANGUAGES to the "
+    "languages of the document, or install rapidocr for poor pictures."
+)
+_FORMER_VERSION = "; search still finds the former version"
+_SEEN_ELSEWHERE = 10
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+_LISTED = 100
+"""Maximum number of paths listed for a folder."""
+_ENDINGS = frozenset({"failed", "lost", "cancelled"})
+"""Events which end a job; with one of them the end itself needs no entry."""
 _MOST = 10_000
 """Failures read at most."""
 
@@ -101,24 +108,9 @@ def _groups(failures: Iterable[FailedPath], key: Callable[[FailedPath], str]) ->
     return dict(sorted(groups.items(), key=lambda group: (-len(group[1]), group[0])))
 
 
-# Reasons why search does or does not find a path, or the files below a folder.
-
-
 Verdict: TypeAlias = Literal[
     "indexed", "partial", "waiting", "skipped", "failed", "moved", "removed", "unknown", "folder"
 ]
-
-LOW_CONFIDENCE = 65.0
-"""Mean confidence of a page below which most of its recognized words are wrong."""
-_CHECK_RECOGNITION = (
-    "`penstock documents show PATH --page N` prints what was read. Set PENSTOCK_OCR_LANGUAGES to the "
-    "languages of the document, or install rapidocr for poor pictures."
-)
-_FORMER_VERSION = "; search still finds the former version"
-_SEEN_ELSEWHERE = 10
-EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
-_LISTED = 100
-"""Maximum number of paths listed for a folder."""
 
 
 class Below(msgspec.Struct, frozen=True):
@@ -130,7 +122,7 @@ class Below(msgspec.Struct, frozen=True):
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
-    """The reason for one path. ``counts`` and ``below`` are filled for a folder."""
+    """The reason why search does or does not find a path. ``counts`` and ``below``: of a folder."""
 
     path: str
     verdict: Verdict
@@ -215,7 +207,7 @@ def of_the_past(snapshot: CatalogSnapshot, place: Place, path: str) -> Reason | 
     last = next((event for event in reversed(events) if event.path == path), None)
     if last is None:
         return None
-    when = last.at.strftime("%Y-%m-%d %H:%M:%S UTC")
+    when = _second(last.at)
     if last.what == "renamed":
         return Reason(path=path, verdict="moved", cause=f"moved to {last.note} on {when}", job_id=last.job_id)
     return Reason(
@@ -324,7 +316,7 @@ def _reason(path: str, known: PathReport, recognized: RecognizedPages | None = N
     missing = tuple(_missing_part(one) for one in known.missing)
     if known.building is not None and _not_read_yet(known.building):
         waiting = "its container was read; the file itself has not been read yet"
-        return Reason(path=path, verdict="waiting", cause=waiting, remedy=REASONS_FAILURE_CODES[NOT_READ])
+        return Reason(path=path, verdict="waiting", cause=waiting, remedy=members.FAILURE_CODES[NOT_READ])
     if known.building is not None and not known.building.settled:
         return Reason(
             path=path, verdict="waiting", cause=_building(known.building, known.postponed), source=source
@@ -449,8 +441,7 @@ def queued(queue: Queue, path: str, place: Place) -> Reason | None:
         limit=1000,
     )
     for job in queue.find(live):
-        covered = path_of(job)
-        if covered and (path == covered or path.startswith(covered.rstrip("/") + "/")):
+        if _covers(path_of(job), path):
             what = f"job {job.queue_id} ({job.item_type} {job.op}) is {job.status}"
             if job.status is Status.PENDING and job.history and job.history[-1].what == "released":
                 what += f", released: {job.history[-1].note}"
@@ -475,11 +466,14 @@ def awaited(queue: Queue, path: str, place: Place) -> bool:
     )
     while page := queue.find(query):
         for job in page:
-            covered = None if job.item_type == "function" else path_of(job) or path
-            if covered and (path == covered or path.startswith(covered.rstrip("/") + "/")):
+            if job.item_type != "function" and _covers(path_of(job) or path, path):
                 return True
         query = msgspec.structs.replace(query, after=page[-1].queue_id)
     return False
+
+
+def _covers(covered: str | None, path: str) -> bool:
+    return bool(covered) and (path == covered or path.startswith(f"{covered}".rstrip("/") + "/"))
 
 
 def path_of(job: Job) -> str | None:
@@ -489,13 +483,6 @@ def path_of(job: Job) -> str | None:
     if job.item_type == "library":
         found = library_path(str(payload.get("library_name")), str(payload.get("library_version")))
     return found if isinstance(found, str) else None
-
-
-# Explanations for people: why a job is waiting, and the history of jobs and documents.
-
-
-_ENDINGS = frozenset({"failed", "lost", "cancelled"})
-"""Events which end a job; with one of them the end itself needs no entry."""
 
 
 def reason(queue: Queue, job: Job, position: Position | None, heartbeat_s: float) -> str | None:
@@ -534,7 +521,7 @@ def _running(job: Job) -> str | None:
 
 
 def _until(job: Job, run_at: datetime, now: datetime) -> str:
-    moment = run_at.strftime("%Y-%m-%d %H:%M:%S UTC")
+    moment = _second(run_at)
     if run_at <= now:
         return f"was held until {moment}; the next claim takes this job"
     if job.history and job.history[-1].what == "released":
