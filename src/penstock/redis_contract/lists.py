@@ -1,4 +1,4 @@
-"""All Redis access of a gateway. Every atomic step is one script or one MULTI."""
+"""Redis keys of the contract, and all Redis access of a gateway. Atomic steps are one script or one MULTI."""
 
 from __future__ import annotations
 
@@ -25,16 +25,12 @@ from penstock.redis_contract.messages import (
     SUBMITTED,
 )
 
-# Redis keys of the contract, and the order in which lists are served.
-
-
 QUEUE = "rag:ingest:queue"
 DEAD_LETTER = f"{QUEUE}:dead-letter"
 GATEWAYS = "rag:ingest:gateways"
 """Hash: gateway → its last heartbeat as JSON."""
 _OPEN = "rag:ingest:open"
 """Hash: job → the gateway that mirrors it."""
-
 RAGS = "rag:ingest:rags"
 """Hash: RAG → when a gateway last announced that it serves the RAG, in milliseconds of the server's clock."""
 _WAITING_PREFIX = "rag:ingest:waiting:"
@@ -43,16 +39,24 @@ _RECENT = "rag:ingest:recent"
 _RECENT_FIELDS = "rag:ingest:recent:fields"
 """Hash: job → the fields that a gateway wrote last, as JSON."""
 _FILE_PREFIX = "rag:ingest:file:"
-
 PRIORITIES: Mapping[str, int] = MappingProxyType({"high": 8, "normal": 5, "low": 1})
 NORMAL = PRIORITIES["normal"]
 RESERVED = frozenset({*PRIORITIES, "dead-letter"})
 """Names that no RAG can have, because the lists of these names have another meaning."""
-
 _KEPT_S = 604_800
 """Seconds that the hash of a job is kept after the job ended."""
 _LOWEST_FIRST_EVERY = 16
 """One take in so many begins with the lowest list, so that many urgent messages do not starve the others."""
+SILENT_S = 5.0
+"""A gateway without a heartbeat for so long counts as dead; another takes over its messages and jobs. If it
+is alive after all, its next write fails: every write checks that the message or job is still its own."""
+_PER_CALL = 500
+"""Messages or hashes that one script processes, so that no script blocks the server for long."""
+_MAX_CALLS = 20
+"""Calls of one such script in a row."""
+_RECHECK_MS = (2_000, 15_000, 60_000)
+"""Times after a write at which a hash is checked for a status that its producer wrote over ours."""
+Fields = Mapping[str, str]
 
 
 def job_key(job_id: str) -> str:
@@ -106,22 +110,6 @@ def rotate_lists(lists: list[ServedList], turn: int) -> list[ServedList]:
     start = turn % len(middle)
     order = [lists[0], *middle[start:], *middle[:start], lists[-1]]
     return order[::-1] if turn % _LOWEST_FIRST_EVERY == _LOWEST_FIRST_EVERY - 1 else order
-
-
-SILENT_S = 5.0
-"""A gateway without a heartbeat for so long counts as dead; another takes over its messages and jobs. If it
-is alive after all, its next write fails: every write checks that the message or job is still its own."""
-
-_PER_CALL = 500
-"""Messages or hashes that one script processes, so that no script blocks the server for long."""
-
-_MAX_CALLS = 20
-"""Calls of one such script in a row."""
-
-_RECHECK_MS = (2_000, 15_000, 60_000)
-"""Times after a write at which a hash is checked for a status that its producer wrote over ours."""
-
-Fields = Mapping[str, str]
 
 
 class Broker(Protocol):
@@ -353,6 +341,11 @@ _CONSTANTS: Mapping[str, Any] = {
     "HEAD_BYTES": HEAD_BYTES,
 }
 """Values that the scripts share with Python."""
+
+
+def with_update_time(fields: Fields) -> dict[str, str]:
+    """The fields of a hash, with the time at which they are written."""
+    return {**fields, "updated_at": clock.format_time(clock.now())}
 
 
 def _lua(value: Any) -> str:

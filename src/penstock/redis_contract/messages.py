@@ -1,4 +1,4 @@
-"""Messages of the contract: fields, defaults and validation. Unknown fields are kept."""
+"""Values of the contract: messages, error reports, the fields of status hashes, and health. Pure."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ class MessageOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """Request to index one file. ``tags`` and ``metadata`` are Penstock's additions to the contract."""
+    """Request to index one file. ``tags`` and ``metadata`` are Penstock's additions to the contract.
+
+    A message may have other fields as well, which are kept.
+    """
 
     job_id: _Text
     rag_id: _Text
@@ -165,9 +168,6 @@ def _type_name(value: object) -> str:
     return words.get(type(value), "a number")
 
 
-# Error reports of the contract: error type, code and suggestions.
-
-
 FAILURE_CODES: Mapping[str, str] = MappingProxyType(
     {
         "ERR_PDF_INVALID": "Redis contract: a PDF that cannot be read; `ERR_PARSE` elsewhere.",
@@ -248,6 +248,8 @@ _REPORTS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
 
 
 class ErrorReport(msgspec.Struct, frozen=True):
+    """An error in the words of the contract, with suggestions."""
+
     error: str
     error_type: str
     error_code: str
@@ -275,9 +277,6 @@ def _split(message: str) -> tuple[str, str]:
     return (match[1], message[match.end() :]) if match else ("", message)
 
 
-# Fields of a job's status hash in Redis. Unknown values are empty text: a hash has no null.
-
-
 MESSAGE = "message"
 MANAGED = "managed"
 SERIES = "reindex_since"
@@ -289,7 +288,8 @@ STATUS_FIELDS = (
     "embeddings_generated tokens_used error error_type retry_count error_code max_retries outcome "
     "source_path updated_at file file_error waiting"
 ).split()
-"""The contract's fourteen fields, then those that Penstock adds."""
+"""The contract's fourteen fields, then those that Penstock adds. Unknown values are empty text: a hash has no
+null."""
 SUBMITTED = "submitted"
 """Status that producers may write before a gateway has taken the message."""
 QUEUED = vocabulary.speak(Status.PENDING, "redis")
@@ -429,9 +429,6 @@ def _seconds(span: timedelta) -> str:
     return f"{max(span.total_seconds(), 0.0):.3f}".rstrip("0").rstrip(".")
 
 
-# Requests and responses of the producers' side.
-
-
 _CONNECTED_S = 5.0
 """By the contract, a gateway with a heartbeat younger than this is connected."""
 
@@ -500,9 +497,6 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     gateways: list[GatewayHealth]
 
 
-# Messages above the size limit. Only their beginning leaves the Redis server.
-
-
 MARK = b"\0too-large"
 """Begins the entry that replaces such a message in a gateway's list. No JSON begins so."""
 HEAD_BYTES = 64 * 1024
@@ -514,7 +508,7 @@ _VALUE = re.compile(r"\s*:\s*")
 
 
 class OversizedMessage(msgspec.Struct, frozen=True):
-    """The beginning of a message above the limit, with the list that it came from."""
+    """The beginning of a message above the limit, and its list. No more of it leaves the Redis server."""
 
     size: int
     list_key: str

@@ -1,4 +1,8 @@
-"""RAG configuration: for each RAG the collection, inbox and allowed folders."""
+"""RAGs: the configuration with collection, inbox and allowed folders of each, and file moves in the inbox.
+
+A file goes from ``incoming`` to ``processed`` or ``failed``, and nothing is overwritten. Every move can be
+repeated: after a kill, another gateway starts again from the beginning.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +31,10 @@ from penstock.store_url import StoreUrl
 
 _INCOMING, _PROCESSED, FAILED = "incoming", "processed", "failed"
 _RAG_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_ERROR_SUFFIX = ".error.json"
+_MAX_RECORD = 1 << 20
+FileTest = Callable[[os.stat_result], bool]
+log = logging.getLogger("penstock.gateway")
 
 
 class FilePlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -252,18 +260,6 @@ def _refuse_unknown(where: str, given: dict[Any, Any], known: set[str]) -> None:
     unknown = sorted(map(str, set(given) - known))
     if unknown:
         raise InvalidRags(f"{where} has {unknown[0]!a}; known are {', '.join(sorted(known))}")
-
-
-# File moves in the managed inbox: ``incoming`` → ``processed`` or ``failed``. Nothing is overwritten.
-#
-# Every operation can be repeated: after a kill, another gateway starts again from the beginning.
-
-
-log = logging.getLogger("penstock.gateway")
-
-_ERROR_SUFFIX = ".error.json"
-_MAX_RECORD = 1 << 20
-FileTest = Callable[[os.stat_result], bool]
 
 
 class Moved(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Access rules of a server: what a key may do, and in which tenants."""
+"""Access rules of a server: what a key may do, in which tenants, and which paths requests may name."""
 
 from __future__ import annotations
 
@@ -104,9 +104,6 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
 
 LOCAL = Principal(name="local", scope="admin")
 """The sender of a request to a server without keys, which is reached from its own machine only."""
-
-
-# Path policy of a server: files, folders and web pages allowed in requests, for all keys and for one.
 
 
 class PathPolicy:

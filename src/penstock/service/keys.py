@@ -1,4 +1,4 @@
-"""API keys of the server: made, listed, revoked and recognized. Only their hashes are stored."""
+"""Keys of the server, sessions of browsers, and the audit of what administrators do. Secrets are hashed."""
 
 from __future__ import annotations
 
@@ -78,7 +78,10 @@ class NewKey(KeyView, frozen=True, kw_only=True):
 
 
 class Keys:
-    """The keys of one state directory. Changes by other processes are seen at the next request."""
+    """The keys of one state directory, of which only hashes are stored.
+
+    Changes by other processes are seen at the next request.
+    """
 
     def __init__(self, state_dir: Path) -> None:
         self._path = state_dir / KEYS_FILE
@@ -93,7 +96,7 @@ class Keys:
     def create(
         self, name: str, scope: KeyScope, tenants: Sequence[str] = (), roots: Sequence[str] = ()
     ) -> NewKey:
-        """Make a key and store its hash. ``roots``: see ``path_policy.root_of_key``."""
+        """Make a key and store its hash. ``roots``: see ``root_of_key``."""
         if not _NAME.fullmatch(name):
             raise InvalidName(
                 f"{name[:80]!a} cannot be the name of a key",
@@ -284,16 +287,6 @@ def _shown(key: _StoredKey) -> dict[str, Any]:
     return {name: getattr(key, name) for name in KeyView.__struct_fields__}
 
 
-# Sessions of browsers: a cookie instead of a key, because ``EventSource`` cannot send a header.
-#
-# The file has the hashes of the tokens and of their keys, so that a session survives a restart of the
-# server, and ends when its key is revoked. One server uses a state directory at a time, so the file has one
-# writer.
-#
-# Its first line is the list of the sessions when the file was written, and each further line one that began
-# or ended since. So a sign-in writes one line, however many sessions there are.
-
-
 _SESSIONS_FILE = "sessions.json"
 LIFETIME = timedelta(days=7)
 _MOST, MOST_PER_KEY = 1_000, 100
@@ -314,7 +307,15 @@ class _BrowserSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sessions:
-    """The sessions of one server."""
+    """The sessions of browsers: a cookie instead of a key, because ``EventSource`` cannot send a header.
+
+    The file has the hashes of the tokens and of their keys, so that a session survives a restart of the
+    server, and ends when its key is revoked. One server uses a state directory at a time, so the file has
+    one writer.
+
+    Its first line is the list of the sessions when the file was written, and each further line one that
+    began or ended since. So a sign-in writes one line, however many sessions there are.
+    """
 
     def __init__(self, state_dir: Path, keys: Keys) -> None:
         self._path = state_dir / _SESSIONS_FILE
@@ -425,15 +426,12 @@ def _within_limits(sessions: list[_BrowserSession]) -> list[_BrowserSession]:
     return kept
 
 
-# Audit of a server: one line for each action of an administrator, in a file of the state directory.
-
-
 _AUDIT_FILE = "audit.jsonl"
 log = logging.getLogger("penstock.audit")
 
 
 class ActionLog:
-    """The audit file. A line has the time, the key, the action and its object."""
+    """The audit file: a line for each action of an administrator, with time, key, action and object."""
 
     def __init__(self, state_dir: Path) -> None:
         self._path = state_dir / _AUDIT_FILE

@@ -1,4 +1,4 @@
-"""Changes of jobs and documents since the last look, for streams of events.
+"""Live state of a server: changes of jobs and documents for streams of events, and the throughput of workers.
 
 The stores keep no log of changes that costs nothing, so a look reads few rows: new jobs by id, running jobs,
 and the jobs seen before that have not ended. A burst of more changes than a look reads is reported as
@@ -35,6 +35,16 @@ _REREAD = 100
 """Followed jobs, neither new nor running, that one look reads again."""
 _MOST_WATCHED = 500
 """Jobs with a stream of their own that one look reads."""
+_FILE = "history.json"
+LANES = ("jobs", *map(str, Phase))
+_KEPT = timedelta(hours=24)
+_MINUTE_S = 60
+_RATE_WINDOW_S = 300
+_LEAST_WINDOW_S = 10
+"""Rates are not computed from less."""
+_LOOK_EVERY_S = 5.0
+_MOST_WORKERS = 1_000
+log = logging.getLogger("penstock.http")
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -247,26 +257,6 @@ def _document_change(document: Document) -> DocumentChange:
     )
 
 
-# Throughput of the workers: totals since the first server, rates of the last minutes, and a day of history.
-#
-# Workers count in their own memory and report the counts with their heartbeat. A server adds up what was
-# added since its last look, so a worker that ends, or a server that restarts, takes nothing away from the
-# totals.
-
-
-_FILE = "history.json"
-LANES = ("jobs", *map(str, Phase))
-_KEPT = timedelta(hours=24)
-_MINUTE_S = 60
-_RATE_WINDOW_S = 300
-_LEAST_WINDOW_S = 10
-"""Rates are not computed from less."""
-_LOOK_EVERY_S = 5.0
-_MOST_WORKERS = 1_000
-
-log = logging.getLogger("penstock.http")
-
-
 class _LaneMinute(msgspec.Struct, array_like=True):
     """One lane in one minute: tasks waiting at the end, their estimated minutes of work, done and failed."""
 
@@ -304,7 +294,12 @@ class History(msgspec.Struct, frozen=True, kw_only=True, rename={"since": "from"
 
 
 class Throughput:
-    """Counts of all workers, as one server saw them. One thread looks; others read."""
+    """Counts of all workers, as one server saw them: totals, rates of the last minutes, a day of history.
+
+    Workers count in their own memory and report the counts with their heartbeat. A server adds up what was
+    added since its last look, so a worker that ends, or a server that restarts, takes nothing away from the
+    totals. One thread looks; others read.
+    """
 
     def __init__(self, queue: Queue, waiting: Callable[[], dict[str, int]], state_dir: Path) -> None:
         self._queue = queue

@@ -20,6 +20,10 @@ from penstock.service.jobs import Jobs
 from penstock.service.requests import Receipt, Submission
 from penstock.strict_json import encode_payload
 
+_FIELDS = {"item_type", "op", "payload", "tenant_id", "collection", "branch"}
+MOST_TEMPLATES = 1_000
+"""Places whose templates are kept."""
+
 
 class NoteView(msgspec.Struct, frozen=True, kw_only=True):
     """A note. ``text`` is None in lists."""
@@ -148,16 +152,11 @@ def _submission(op: str, place: Place, payload: dict[str, Any]) -> Submission:
     }
 
 
-# Rows of plain notes from templates: half the cost of a submission, with the same checks and values.
-
-
-_FIELDS = {"item_type", "op", "payload", "tenant_id", "collection", "branch"}
-MOST_TEMPLATES = 1_000
-"""Places whose templates are kept."""
-
-
 class NoteRows:
-    """Builds rows of submissions as ``Jobs`` does, those of plain notes from the row of an earlier one."""
+    """Builds rows of submissions as ``Jobs`` does, those of plain notes from the row of an earlier one.
+
+    That is half the cost of a submission, with the same checks and values.
+    """
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
@@ -207,13 +206,13 @@ class NoteRows:
         )
 
 
-# Submissions of different senders in one transaction: a commit costs more than a row.
-
-
 def submit_each(
     jobs: Jobs, rows: NoteRows, submissions: Sequence[Submission]
 ) -> list[Receipt | PenstockError]:
-    """Add jobs in one transaction; an invalid job is refused alone. Receipts as of ``submit``."""
+    """Add jobs of different senders in one transaction; an invalid job is refused alone.
+
+    A commit costs more than a row. Receipts as of ``submit``.
+    """
     outcomes: list[PenstockError | NewJob] = []
     for submission in submissions:
         try:

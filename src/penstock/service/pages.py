@@ -1,4 +1,4 @@
-"""Texts of pages as they were read: shown one at a time, or written to files."""
+"""Pages of documents: their texts, shown or exported, their pictures, and frames of chunks on these."""
 
 from __future__ import annotations
 
@@ -188,12 +188,6 @@ def _write(path: Path, text: str) -> None:
     path.write_text(text if text.endswith("\n") or not text else text + "\n", encoding="utf-8", newline="\n")
 
 
-# Frames of chunks on the picture of their page: a chunk's text is found among the placed words.
-#
-# Only letters and digits are compared. Marks of Markdown, hyphens at line ends and white space differ
-# between a chunk and the page.
-
-
 _FEWEST = 4
 """Letters of a line that is looked for alone; shorter ones are found everywhere."""
 _MOST_COLUMNS = 50
@@ -231,7 +225,11 @@ class _Layer(msgspec.Struct, frozen=True):
 
 
 def frames_of(words: Sequence[PlacedWord], chunks: Sequence[tuple[str, str]]) -> list[ChunkFrame]:
-    """Frames of chunks, given by id and text in the order of the page; without those that are not found."""
+    """Frames of chunks, given by id and text in the order of the page; without those that are not found.
+
+    Only letters and digits are compared. Marks of Markdown, hyphens at line ends and white space differ
+    between a chunk and the page.
+    """
     layer, found, begun = _layer(words), [], 0
     for chunk_id, text in chunks:
         spans = list(_spans(layer.letters, text, begun))
@@ -302,9 +300,6 @@ def _overlap(one: Box, other: Box) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
-# Pictures of pages, drawn in the sandbox from the file of a document and kept in a bounded cache.
-
-
 _DRAWN = frozenset(["pdf", "image"])
 """Extractors of files whose pages can be drawn."""
 WIDTHS = (400, 900, 2_000)
@@ -325,7 +320,7 @@ _HASH_CHARS = 16
 
 
 class PageImages:
-    """Pictures of the pages of documents, a few drawn at a time. Threads may share one.
+    """Pictures of the pages of documents, a few drawn at a time in the sandbox. Threads may share one.
 
     A picture is ``SOURCE_ID/CONTENT/NUMBER-WIDTH.png`` below the directory, as ``PageFiles`` names its files:
     those of removed versions are removed in the same way.

@@ -1,4 +1,4 @@
-"""Passages for a language model's prompt: the best chunks within a budget of tokens, numbered. Pure."""
+"""Passages for the prompt of a language model, and a search for chunks that are similar to given ones."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-
 _CUT = "…"
 _BETWEEN = "\n\n"
 _LAST_WORD = re.compile(r"\s\S{1,40}\Z")
-
+_MAX_LIMIT = 1_000
+_LEAST_DEPTH = 100
+_PAGES_AT_ONCE = 100
 Counter = Callable[[str], int]
 
 
@@ -201,14 +202,6 @@ def context_of(
         corrections=corrections,
         covered=covered,
     )
-
-
-# Search for chunks similar to a chunk or to a whole document.
-
-
-_MAX_LIMIT = 1_000
-_LEAST_DEPTH = 100
-_PAGES_AT_ONCE = 100
 
 
 class Similar:

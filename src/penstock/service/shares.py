@@ -1,4 +1,4 @@
-"""Shares of a thing of which a server has a limited number, such as open streams or uploads.
+"""Shares of what a server has a limited amount of: open streams and uploads, requests, bytes of files.
 
 One key, and one machine, may have a part of all of it. Without these parts the first sender who takes
 everything locks out all others, and is not even hindered by it.
@@ -19,6 +19,15 @@ import msgspec
 from penstock import clock
 from penstock.errors import RateLimited, TooManyAtOnce, UploadQuotaReached
 from penstock.vocabulary import how_many
+
+_MOST_KEYS = 10_000
+MOST_PEERS = 10_000
+FREE = 10
+"""Refused keys of a peer that are answered and logged at once. One a second is forgotten."""
+STEP_S, LONGEST_S = 0.05, 1.0
+"""Delay of the answer for each further one, and the longest."""
+TOLD_EVERY_S = 10.0
+"""Time between two lines about a peer with many refused keys."""
 
 
 class Taker(msgspec.Struct, frozen=True):
@@ -87,19 +96,6 @@ def _counts(taker: Taker) -> list[tuple[str, str]]:
     return [(kind, name) for kind, name in found if name is not None]
 
 
-# Rates of a server: a bucket of requests for each key, and the delay of peers whose keys are refused.
-
-
-_MOST_KEYS = 10_000
-MOST_PEERS = 10_000
-FREE = 10
-"""Refused keys of a peer that are answered and logged at once. One a second is forgotten."""
-STEP_S, LONGEST_S = 0.05, 1.0
-"""Delay of the answer for each further one, and the longest."""
-TOLD_EVERY_S = 10.0
-"""Time between two lines about a peer with many refused keys."""
-
-
 class RateLimit:
     """At most ``per_minute`` requests of one key in a minute; None is no limit.
 
@@ -144,7 +140,7 @@ class _Peer(msgspec.Struct, frozen=True):
 
 
 class RefusedKeys:
-    """Refused keys and sessions by peer. Used by one event loop."""
+    """Refused keys and sessions by peer, whose answers are delayed. Used by one event loop."""
 
     def __init__(self) -> None:
         self._seen: dict[str, _Peer] = {}
@@ -176,9 +172,6 @@ def _network(address: str) -> str:
     return str(ipaddress.ip_network((found, 64), strict=False))
 
 
-# Quota of the files that one tenant has uploaded, of all kinds together, counted from the files.
-
-
 class _Counted(Protocol):
     """A kind of uploaded files, which knows their size."""
 
@@ -187,7 +180,7 @@ class _Counted(Protocol):
 
 
 class UploadQuota:
-    """The quota of each tenant of one server; None is no limit.
+    """The quota of the files of each tenant, of all kinds together; None is no limit.
 
     ``lock`` is held from the count to the end of the change: two uploads at a time would each find the place
     that is left for one.

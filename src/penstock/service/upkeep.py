@@ -1,4 +1,4 @@
-"""Re-indexing after a change of model, parser or chunker: the cost, and the jobs."""
+"""Upkeep of the index: re-indexing after a change of model, comparison with the disk, and the models."""
 
 from __future__ import annotations
 
@@ -42,6 +42,8 @@ REASONS = {
 _EVERYTHING = "/"
 _PRIORITY = 0
 """Background work: every other request goes first."""
+_FORMER_VERSION = "cannot be read in its new version; search still finds the former one"
+_INSTALLABLE = (model_files.NAME, fastembed.NAME)
 
 
 class Cost(msgspec.Struct, kw_only=True):
@@ -63,7 +65,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rebuilder:
-    """Plans and starts re-indexing; writes nothing before ``start``."""
+    """Plans and starts re-indexing after a change of model, parser or chunker; writes nothing before."""
 
     def __init__(self, catalog: Catalog, jobs: Jobs, pipeline: Pipeline) -> None:
         self._catalog = catalog
@@ -137,12 +139,6 @@ class Rebuilder:
         return {WORK_TREE: found[0]} if found else {}
 
 
-# Comparison of the index with itself and with the disk.
-
-
-_FORMER_VERSION = "cannot be read in its new version; search still finds the former one"
-
-
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """A difference between files and catalog. ``path`` is None for a fault inside the catalog."""
 
@@ -156,7 +152,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verifier:
-    """Reads the whole index, one page of paths at a time; only ``repair`` and ``fix`` write."""
+    """Compares the index with itself and the disk, page by page; only ``repair`` and ``fix`` write."""
 
     def __init__(
         self,
@@ -360,12 +356,6 @@ def _file_difference(
     return None
 
 
-# Embedding models: available ones, their installation, and the tokens of paid services.
-
-
-_INSTALLABLE = (model_files.NAME, fastembed.NAME)
-
-
 class ModelState(msgspec.Struct, frozen=True, kw_only=True):
     """An embedder: usable here or not, and the missing parts."""
 
@@ -377,7 +367,7 @@ class ModelState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Models:
-    """Use cases about embedding models. The catalog is opened only for tokens."""
+    """Embedding models, their installation, and the tokens used. The catalog is opened only for tokens."""
 
     def __init__(self, settings: Settings, open_catalog: Callable[[], Catalog]) -> None:
         self._settings = settings

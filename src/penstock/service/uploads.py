@@ -48,6 +48,8 @@ RESERVED_BYTES = 256 << 20
 """Space on the disk that uploads leave free."""
 _LONGEST_NAME = 200
 """Bytes of a file's name; file systems allow 255, and a suffix is added while it is received."""
+_TENANTS = ".tenants"
+"""Folder with a link to each uploaded archive, by tenant: the names of the archives do not show it."""
 log = logging.getLogger("penstock.uploads")
 
 
@@ -308,15 +310,11 @@ def _folder_name(name: str) -> str:
     return safe
 
 
-# Uploaded archives of libraries: kept beside downloaded ones, and removed with their version.
-
-
-_TENANTS = ".tenants"
-"""Folder with a link to each uploaded archive, by tenant: the names of the archives do not show it."""
-
-
 class LibraryUploads(Uploads):
-    """Archives of libraries received by one server: one archive for each version."""
+    """Archives of libraries received by one server: one archive for each version.
+
+    They are kept beside downloaded ones, and removed with their version.
+    """
 
     def __init__(
         self,
