@@ -1,4 +1,7 @@
-"""The use cases of backups: write one, keep the newest ones, check one, and restore one into any stores."""
+"""Backups of a queue and its catalog, written, rotated, checked and restored; and moves between stores.
+
+A move puts all rows of one store of Penstock into another, of any engine, with counts and checksums.
+"""
 
 from __future__ import annotations
 
@@ -60,35 +63,9 @@ from penstock.service.why import living_workers
 from penstock.store_url import StoreUrl
 from penstock.vocabulary import how_many
 
-# Rows of a backup as a restored store gets them.
-
-
 _RESTORED_NOTE = "restored from a backup"
 _RESTORED_STEP = 1_000
 """Added to claim numbers by a restore: more claims than a job gets between a backup and its restore."""
-
-
-def restored(job: Job, now: datetime) -> Job:
-    """The row of a job in a store restored from a backup: claims of the backed up store are released.
-
-    Claim numbers grow, so that a worker with a claim made after the backup cannot settle here.
-    """
-    if job.ended:
-        return job
-    job = replace(job, claim_number=job.claim_number + _RESTORED_STEP)
-    if job.lease_until is None:
-        return job
-    changes = settled(job, released(job, _RESTORED_NOTE), now)
-    changes |= {"turn": changes.get("turn") or 0}
-    return replace(job, **(changes if job.limit_key is None else gated(job, changes)))
-
-
-# The rows of a queue and its catalog as parts of an archive, and parts put into a queue and a catalog.
-#
-# The queue is read first. So a job that has ended in the backup has its documents in the backup. A job that
-# went on between the two moments runs again after a restore, and finds its work done.
-
-
 _JOBS = "queue/jobs"
 _PAUSES = "queue/pauses"
 _SCHEDULES = "queue/schedules"
@@ -116,6 +93,262 @@ _QUEUE_PARTS = {
     _SCHEDULES: {"schedule"},
     _LIMITS: {"limit"},
 }
+_REQUIRED = (_JOBS, f"{_CATALOG}sources")
+_NUMBERS = ("row", "change")
+_MOST = 2**63
+_SCALARS = {str, bytes, float, int, bool, type(None)}
+_SUFFIX = ".backup"
+_PARTIAL = ".partial"
+_OWN_NAME = re.compile(r"penstock-\d{8}-\d{6}-\d{6}\.backup")
+_RESTORED = "restore"
+"""Kind of the record in a restored catalog: its source is a backup's id or a store's address."""
+_CHECK_SHARE = 0.15
+"""Share of a restore that the check of the file takes."""
+_BEFORE = "imported before"
+OnProgress: TypeAlias = Callable[[str, int, float], None]
+"""Called with the name of a part, its rows so far, and the share of the whole that is done."""
+OnJobs: TypeAlias = Callable[[list[Job], str | None], None]
+"""Called with the jobs of a batch, and the reason why they were not inserted, if they were not."""
+
+
+class BackupReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Report on a backup written, checked or restored."""
+
+    path: str
+    id: str
+    created_at: str
+    version: str
+    queue: str
+    catalog: str
+    size: int
+    jobs: int
+    documents: int
+    parts: tuple[PartSummary, ...]
+    removed: tuple[str, ...] = ()
+    """Older backups that were removed."""
+
+
+class RestoreOptions(msgspec.Struct, frozen=True):
+    """``replace``: delete the contents of the stores first. ``check``: read the backup, and write nothing."""
+
+    replace: bool = False
+    check: bool = False
+
+
+_TO_EMPTY = RestoreOptions()
+
+
+def _silent(_part: str, _rows: int, _share: float) -> None:
+    """Show no progress."""
+
+
+class Backups:
+    """Backups of the stores of some settings, and restores into them."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    # Write.
+
+    def write(
+        self, destination: Path, *, keep: int | None = None, on_progress: OnProgress = _silent
+    ) -> BackupReport:
+        """Write a backup to a file, or to a new file in a directory. Workers may go on.
+
+        ``keep``: of the backups in the directory, the newest ones that stay, this one included.
+        """
+        self._refuse_memory()
+        if keep is not None and not os.path.isdir(destination):  # noqa: PTH112 - it never raises
+            raise InvalidRequest(
+                f"{destination} is not a directory", remedy="Create the directory, or leave out --keep."
+            )
+        if os.path.isdir(destination):  # noqa: PTH112 - it never raises
+            now = clock.now()
+            path = destination / f"penstock-{now:%Y%m%d-%H%M%S-%f}{_SUFFIX}"
+        else:
+            path = destination
+            _refuse_other_file(path)
+        report = self._write(path, on_progress)
+        if path.parent == destination:
+            for abandoned in _abandoned_files(destination):
+                abandoned.unlink(missing_ok=True)
+        removed = tuple(_rotate(report, path.parent, keep)) if keep is not None else ()
+        return msgspec.structs.replace(report, removed=removed)
+
+    def _refuse_memory(self) -> None:
+        if self._settings.store.engine == "memory":
+            raise InvalidRequest("memory:// ends with this process", remedy="Choose another --url.")
+
+    def _write(self, path: Path, on_progress: OnProgress) -> BackupReport:
+        with ExitStack() as opened:
+            queue = opened.enter_context(closing(open_queue(self._settings)))
+            catalog = opened.enter_context(closing(open_catalog(self._settings)))
+            file = opened.enter_context(_new_file(path))
+            contents = opened.enter_context(_reading(queue, catalog))
+            header = Header(
+                version=metadata.version("penstock"),
+                created_at=clock.format_time(clock.now()),
+                id=clock.new_task_id(),
+                queue=self._settings.store.masked,
+                catalog=self._settings.catalog_store.masked,
+                numbers=contents.catalog.numbers,
+            )
+            with _file_errors(path):
+                parts = _archive(ArchiveWriter(file, header), contents, on_progress)
+        return _report(path, header, parts)
+
+    # Read.
+
+    def check(self, path: Path, *, on_progress: OnProgress = _silent) -> BackupReport:
+        """Read a whole backup and compare all checksums. Writes nothing."""
+        with _opened(path) as file:
+            return self._checked(path, file, on_progress)[0]
+
+    def _checked(
+        self, path: Path, file: BinaryIO, on_progress: OnProgress, of_all: float = 1.0
+    ) -> tuple[BackupReport, list[PartHeader]]:
+        """Check a whole backup, which is this share of all that is to be done."""
+        reader = ArchiveReader(file, str(path))
+        check = _ContentsCheck(str(path), reader.header)
+        rows = 0
+        for part in reader.rows():
+            # A part begins with an empty batch.
+            rows = rows + len(part.rows) if part.rows else 0
+            check.add(part)
+            on_progress(f"checking {part.header.part}", rows, of_all * reader.position / reader.size)
+        check.end()
+        return _report(path, reader.header, reader.parts), check.headers
+
+    def restore(
+        self, path: Path, options: RestoreOptions = _TO_EMPTY, *, on_progress: OnProgress = _silent
+    ) -> BackupReport:
+        """Put a backup into the stores of the settings. Nothing is written before the whole file is checked.
+
+        Raises ``StoreNotEmpty`` and ``WorkersRunning``. After a killed restore the stores cannot be opened; a
+        second restore starts from the beginning.
+        """
+        self._refuse_memory()
+        with _opened(path) as file:
+            of_all = 1.0 if options.check else _CHECK_SHARE
+            report, headers = self._checked(path, file, on_progress, of_all)
+            if options.check:
+                return report
+            with ExitStack() as opened:
+                queue = opened.enter_context(closing(open_queue(self._settings, restoring=True)))
+                catalog = opened.enter_context(closing(open_catalog(self._settings, restoring=True)))
+                for header in headers:
+                    _refuse_unknown(catalog, header)
+                _refuse_workers(queue, self._settings)
+                catalog_done = _refuse_full(
+                    queue, catalog, self._settings, report.id, replace=options.replace
+                )
+                file.seek(0)
+                reader = ArchiveReader(file, str(path))
+                target = StoreTarget(queue, None if catalog_done else catalog, queue.now(), _foreign_rows)
+                _put(reader, target, on_progress)
+                if not catalog_done:
+                    _record_restore(catalog, report.id)
+                target.end_catalog(reader.header.numbers)
+                target.end_queue()
+        return report
+
+
+def _archive(writer: ArchiveWriter, contents: _Contents, on_progress: OnProgress) -> list[PartSummary]:
+    begun: PartHeader | None = None
+    rows = done = 0
+    # Only a person who watches wants to know how much there is.
+    total = contents.rows() if on_progress is not _silent else 0
+    for part in contents.parts():
+        if part.header != begun:
+            if begun is not None:
+                writer.end()
+            writer.begin(part.header)
+            begun, rows = part.header, 0
+        if part.rows:
+            writer.add(part.rows)
+            rows += len(part.rows)
+            done += len(part.rows)
+            on_progress(part.header.part, rows, min(done / total, 1.0) if total else 0.0)
+    writer.end()
+    writer.finish()
+    return writer.parts
+
+
+def _put(reader: ArchiveReader, target: StoreTarget, on_progress: OnProgress) -> None:
+    target.begin()
+    part, rows = "", 0
+    for batch in reader.rows():
+        target.take(batch)
+        rows = rows + len(batch.rows) if batch.header.part == part else len(batch.rows)
+        part = batch.header.part
+        on_progress(part, rows, _CHECK_SHARE + (1 - _CHECK_SHARE) * reader.position / reader.size)
+    target.write_collected()
+
+
+def _report(path: Path, header: Header, parts: list[PartSummary]) -> BackupReport:
+    rows = {part.part: part.rows for part in parts}
+    return BackupReport(
+        path=str(path),
+        id=header.id,
+        created_at=header.created_at,
+        version=header.version,
+        queue=header.queue,
+        catalog=header.catalog,
+        size=path.stat().st_size if path.exists() else 0,
+        jobs=rows.get(_JOBS, 0),
+        documents=rows.get(f"{_CATALOG}sources", 0),
+        parts=tuple(parts),
+    )
+
+
+def _refuse_full(
+    queue: Queue, catalog: Catalog, settings: Settings, origin: str, *, replace: bool = False
+) -> bool:
+    """Refuse stores with rows. True: an interrupted restore of the same origin has filled the catalog."""
+    unfinished = queue.restore_unfinished()
+    jobs = 0 if unfinished else sum(queue.count(JobQuery(), cap=1).values())
+    documents = not catalog.transfer.restore_unfinished() and not catalog.transfer.is_empty()
+    if unfinished and documents and _was_restored(catalog, origin):
+        return True
+    if (jobs or documents) and not replace:
+        what = settings.store.masked if jobs else settings.catalog_store.masked
+        raise StoreNotEmpty(f"{what} holds {'jobs' if jobs else 'documents'} already")
+    return False
+
+
+def _refuse_workers(queue: Queue, settings: Settings) -> None:
+    """Raise ``WorkersRunning`` while workers serve a queue."""
+    alive = living_workers(queue, settings.heartbeat_s)
+    if alive:
+        raise WorkersRunning(
+            f"{how_many(len(alive), 'worker')} of {settings.store.masked} reported just now, such as "
+            f"{alive[0].worker_id} on {alive[0].host}"
+        )
+
+
+def _record_restore(catalog: Catalog, origin: str) -> None:
+    """Record in a catalog the backup or store that the rows came from."""
+    catalog.imports.record_imports(_RESTORED, origin, [ImportedRow("", "", "restored", None)])
+
+
+def _was_restored(catalog: Catalog, origin: str) -> bool:
+    """Check whether a catalog was filled from this backup or store."""
+    return bool(catalog.imports.imported(_RESTORED, origin, "", [""]))
+
+
+def restored(job: Job, now: datetime) -> Job:
+    """The row of a job in a store restored from a backup: claims of the backed up store are released.
+
+    Claim numbers grow, so that a worker with a claim made after the backup cannot settle here.
+    """
+    if job.ended:
+        return job
+    job = replace(job, claim_number=job.claim_number + _RESTORED_STEP)
+    if job.lease_until is None:
+        return job
+    changes = settled(job, released(job, _RESTORED_NOTE), now)
+    changes |= {"turn": changes.get("turn") or 0}
+    return replace(job, **(changes if job.limit_key is None else gated(job, changes)))
 
 
 class _Contents(msgspec.Struct, frozen=True):
@@ -158,7 +391,11 @@ class _Contents(msgspec.Struct, frozen=True):
 
 @contextmanager
 def _reading(queue: Queue, catalog: Catalog) -> Iterator[_Contents]:
-    """Read both stores: the queue at one moment, the catalog at the next one."""
+    """Read both stores: the queue at one moment, the catalog at the next one.
+
+    So a job that has ended in the backup has its documents in the backup. A job that went on between the two
+    moments runs again after a restore, and finds its work done.
+    """
     pauses = sorted(queue.paused(), key=lambda scope: (scope.tenant_id, scope.collection))
     with queue.dump() as jobs, catalog.transfer.reading() as rows:
         number = sum(queue.tally()[0].values())
@@ -351,20 +588,12 @@ def _refuse_unknown(catalog: Catalog, header: PartHeader) -> None:
         )
 
 
-# Check of what a backup holds, before anything is written: its parts, columns and rows.
-#
-# The checksums tell a damaged file. A file that was changed, and has new checksums, is refused here: with
-# ``--replace`` the stores would be empty already when its rows turn out to be no rows.
-
-
-_REQUIRED = (_JOBS, f"{_CATALOG}sources")
-_NUMBERS = ("row", "change")
-_MOST = 2**63
-_SCALARS = {str, bytes, float, int, bool, type(None)}
-
-
 class _ContentsCheck:
-    """Checks a backup from the header to the last part. Raises ``BackupDamaged``."""
+    """Checks a backup from the header to the last part, before anything is written. Raises ``BackupDamaged``.
+
+    The checksums tell a damaged file. A file that was changed, and has new checksums, is refused here: with
+    ``--replace`` the stores would be empty already when its rows turn out to be no rows.
+    """
 
     def __init__(self, name: str, header: Header) -> None:
         self._name = name
@@ -425,247 +654,6 @@ def _foreign_rows(header: PartHeader) -> Iterator[None]:
             f"a row of part {header.part} cannot be restored: {error}",
             remedy="The stores hold a part of this backup only. Restore another one into them.",
         ) from error
-
-
-_SUFFIX = ".backup"
-_PARTIAL = ".partial"
-_OWN_NAME = re.compile(r"penstock-\d{8}-\d{6}-\d{6}\.backup")
-_RESTORED = "restore"
-"""Kind of the record in a restored catalog: its source is a backup's id or a store's address."""
-
-_CHECK_SHARE = 0.15
-"""Share of a restore that the check of the file takes."""
-
-OnProgress: TypeAlias = Callable[[str, int, float], None]
-"""Called with the name of a part, its rows so far, and the share of the whole that is done."""
-
-
-class BackupReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Report on a backup written, checked or restored."""
-
-    path: str
-    id: str
-    created_at: str
-    version: str
-    queue: str
-    catalog: str
-    size: int
-    jobs: int
-    documents: int
-    parts: tuple[PartSummary, ...]
-    removed: tuple[str, ...] = ()
-    """Older backups that were removed."""
-
-
-class RestoreOptions(msgspec.Struct, frozen=True):
-    """``replace``: delete the contents of the stores first. ``check``: read the backup, and write nothing."""
-
-    replace: bool = False
-    check: bool = False
-
-
-_TO_EMPTY = RestoreOptions()
-
-
-def _silent(_part: str, _rows: int, _share: float) -> None:
-    """Show no progress."""
-
-
-class Backups:
-    """Backups of the stores of some settings, and restores into them."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-
-    # Write.
-
-    def write(
-        self, destination: Path, *, keep: int | None = None, on_progress: OnProgress = _silent
-    ) -> BackupReport:
-        """Write a backup to a file, or to a new file in a directory. Workers may go on.
-
-        ``keep``: of the backups in the directory, the newest ones that stay, this one included.
-        """
-        self._refuse_memory()
-        if keep is not None and not os.path.isdir(destination):  # noqa: PTH112 - it never raises
-            raise InvalidRequest(
-                f"{destination} is not a directory", remedy="Create the directory, or leave out --keep."
-            )
-        if os.path.isdir(destination):  # noqa: PTH112 - it never raises
-            now = clock.now()
-            path = destination / f"penstock-{now:%Y%m%d-%H%M%S-%f}{_SUFFIX}"
-        else:
-            path = destination
-            _refuse_other_file(path)
-        report = self._write(path, on_progress)
-        if path.parent == destination:
-            for abandoned in _abandoned_files(destination):
-                abandoned.unlink(missing_ok=True)
-        removed = tuple(_rotate(report, path.parent, keep)) if keep is not None else ()
-        return msgspec.structs.replace(report, removed=removed)
-
-    def _refuse_memory(self) -> None:
-        if self._settings.store.engine == "memory":
-            raise InvalidRequest("memory:// ends with this process", remedy="Choose another --url.")
-
-    def _write(self, path: Path, on_progress: OnProgress) -> BackupReport:
-        with ExitStack() as opened:
-            queue = opened.enter_context(closing(open_queue(self._settings)))
-            catalog = opened.enter_context(closing(open_catalog(self._settings)))
-            file = opened.enter_context(_new_file(path))
-            contents = opened.enter_context(_reading(queue, catalog))
-            header = Header(
-                version=metadata.version("penstock"),
-                created_at=clock.format_time(clock.now()),
-                id=clock.new_task_id(),
-                queue=self._settings.store.masked,
-                catalog=self._settings.catalog_store.masked,
-                numbers=contents.catalog.numbers,
-            )
-            with _file_errors(path):
-                parts = _archive(ArchiveWriter(file, header), contents, on_progress)
-        return _report(path, header, parts)
-
-    # Read.
-
-    def check(self, path: Path, *, on_progress: OnProgress = _silent) -> BackupReport:
-        """Read a whole backup and compare all checksums. Writes nothing."""
-        with _opened(path) as file:
-            return self._checked(path, file, on_progress)[0]
-
-    def _checked(
-        self, path: Path, file: BinaryIO, on_progress: OnProgress, of_all: float = 1.0
-    ) -> tuple[BackupReport, list[PartHeader]]:
-        """Check a whole backup, which is this share of all that is to be done."""
-        reader = ArchiveReader(file, str(path))
-        check = _ContentsCheck(str(path), reader.header)
-        rows = 0
-        for part in reader.rows():
-            # A part begins with an empty batch.
-            rows = rows + len(part.rows) if part.rows else 0
-            check.add(part)
-            on_progress(f"checking {part.header.part}", rows, of_all * reader.position / reader.size)
-        check.end()
-        return _report(path, reader.header, reader.parts), check.headers
-
-    def restore(
-        self, path: Path, options: RestoreOptions = _TO_EMPTY, *, on_progress: OnProgress = _silent
-    ) -> BackupReport:
-        """Put a backup into the stores of the settings. Nothing is written before the whole file is checked.
-
-        Raises ``StoreNotEmpty`` and ``WorkersRunning``. After a killed restore the stores cannot be opened; a
-        second restore starts from the beginning.
-        """
-        self._refuse_memory()
-        with _opened(path) as file:
-            of_all = 1.0 if options.check else _CHECK_SHARE
-            report, headers = self._checked(path, file, on_progress, of_all)
-            if options.check:
-                return report
-            with ExitStack() as opened:
-                queue = opened.enter_context(closing(open_queue(self._settings, restoring=True)))
-                catalog = opened.enter_context(closing(open_catalog(self._settings, restoring=True)))
-                for header in headers:
-                    _refuse_unknown(catalog, header)
-                _refuse_workers(queue, self._settings)
-                catalog_done = _refuse_full(
-                    queue, catalog, self._settings, report.id, replace=options.replace
-                )
-                file.seek(0)
-                reader = ArchiveReader(file, str(path))
-                target = StoreTarget(queue, None if catalog_done else catalog, queue.now(), _foreign_rows)
-                _put(reader, target, on_progress)
-                if not catalog_done:
-                    _record_restore(catalog, report.id)
-                target.end_catalog(reader.header.numbers)
-                target.end_queue()
-        return report
-
-
-def _refuse_full(
-    queue: Queue, catalog: Catalog, settings: Settings, origin: str, *, replace: bool = False
-) -> bool:
-    """Refuse stores with rows. True: an interrupted restore of the same origin has filled the catalog."""
-    unfinished = queue.restore_unfinished()
-    jobs = 0 if unfinished else sum(queue.count(JobQuery(), cap=1).values())
-    documents = not catalog.transfer.restore_unfinished() and not catalog.transfer.is_empty()
-    if unfinished and documents and _was_restored(catalog, origin):
-        return True
-    if (jobs or documents) and not replace:
-        what = settings.store.masked if jobs else settings.catalog_store.masked
-        raise StoreNotEmpty(f"{what} holds {'jobs' if jobs else 'documents'} already")
-    return False
-
-
-def _refuse_workers(queue: Queue, settings: Settings) -> None:
-    """Raise ``WorkersRunning`` while workers serve a queue."""
-    alive = living_workers(queue, settings.heartbeat_s)
-    if alive:
-        raise WorkersRunning(
-            f"{how_many(len(alive), 'worker')} of {settings.store.masked} reported just now, such as "
-            f"{alive[0].worker_id} on {alive[0].host}"
-        )
-
-
-def _record_restore(catalog: Catalog, origin: str) -> None:
-    """Record in a catalog the backup or store that the rows came from."""
-    catalog.imports.record_imports(_RESTORED, origin, [ImportedRow("", "", "restored", None)])
-
-
-def _was_restored(catalog: Catalog, origin: str) -> bool:
-    """Check whether a catalog was filled from this backup or store."""
-    return bool(catalog.imports.imported(_RESTORED, origin, "", [""]))
-
-
-def _archive(writer: ArchiveWriter, contents: _Contents, on_progress: OnProgress) -> list[PartSummary]:
-    begun: PartHeader | None = None
-    rows = done = 0
-    # Only a person who watches wants to know how much there is.
-    total = contents.rows() if on_progress is not _silent else 0
-    for part in contents.parts():
-        if part.header != begun:
-            if begun is not None:
-                writer.end()
-            writer.begin(part.header)
-            begun, rows = part.header, 0
-        if part.rows:
-            writer.add(part.rows)
-            rows += len(part.rows)
-            done += len(part.rows)
-            on_progress(part.header.part, rows, min(done / total, 1.0) if total else 0.0)
-    writer.end()
-    writer.finish()
-    return writer.parts
-
-
-def _put(reader: ArchiveReader, target: StoreTarget, on_progress: OnProgress) -> None:
-    target.begin()
-    part, rows = "", 0
-    for batch in reader.rows():
-        target.take(batch)
-        rows = rows + len(batch.rows) if batch.header.part == part else len(batch.rows)
-        part = batch.header.part
-        on_progress(part, rows, _CHECK_SHARE + (1 - _CHECK_SHARE) * reader.position / reader.size)
-    target.write_collected()
-
-
-def _report(path: Path, header: Header, parts: list[PartSummary]) -> BackupReport:
-    rows = {part.part: part.rows for part in parts}
-    return BackupReport(
-        path=str(path),
-        id=header.id,
-        created_at=header.created_at,
-        version=header.version,
-        queue=header.queue,
-        catalog=header.catalog,
-        size=path.stat().st_size if path.exists() else 0,
-        jobs=rows.get(_JOBS, 0),
-        documents=rows.get(f"{_CATALOG}sources", 0),
-        parts=tuple(parts),
-    )
-
-
-# Files.
 
 
 @contextmanager
@@ -775,14 +763,6 @@ def _file_errors(path: Path) -> Iterator[None]:
                 raise BackupDamaged(message, remedy="Check the path.") from error
             case _:
                 raise StoreUnavailable(message, remedy="Choose another file.") from error
-
-
-# Moves of all rows from one store of Penstock to another, of any engine, with counts and checksums.
-
-
-OnJobs: TypeAlias = Callable[[list[Job], str | None], None]
-"""Called with the jobs of a batch, and the reason why they were not inserted, if they were not."""
-_BEFORE = "imported before"
 
 
 class MoveResult(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""The import of one source: each row once, even if the import is interrupted.
+"""Imports of other queues, and of other stores of Penstock: each row once, even if one is interrupted.
 
 A row's job has the same id at each import, and the catalog records the rows that were taken. So an import
 that was killed goes on where it ended, and one that runs twice adds nothing.
@@ -55,6 +55,245 @@ _TAKEN_OVER = "was read there; its text is taken over, and only its vectors are 
 _NEVER_READ = "it was not read there"
 _BATCH = 500
 """Rows of one transaction."""
+_PENSTOCK = "penstock"
+"""Kind of an import from another store of Penstock."""
+_TABLE = "unified_queue"
+_TASK_TABLES = "task-tables"
+_REDIS_CONTRACT = "redis-contract"
+_VERIFIED = ""
+"""Name in the ledger of the record that a source was verified."""
+_SHOWN_DIFFERENCES = 20
+
+
+@dataclasses.dataclass
+class ImportReport:
+    """Counts of an import: rows by table and outcome, and the result of the verification."""
+
+    kind: str
+    source: str
+    dry_run: bool
+    total: int
+    tables: dict[str, Counter[str]] = dataclasses.field(default_factory=dict)
+    verified: bool | None = None
+    differences: list[RowReport] = dataclasses.field(default_factory=list)
+    """The first rows that the queue does not hold as they are in the source."""
+    retired: list[str] = dataclasses.field(default_factory=list)
+    dropped: list[str] = dataclasses.field(default_factory=list)
+    more: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Further facts of one kind, such as checksums."""
+
+    def add(self, reports: Sequence[RowReport]) -> None:
+        for report in reports:
+            self.tables.setdefault(report.table, Counter())[report.outcome.value] += 1
+
+    @property
+    def counts(self) -> dict[str, int]:
+        total: Counter[str] = Counter()
+        for counted in self.tables.values():
+            total += counted
+        return {outcome.value: total[outcome.value] for outcome in RowOutcome}
+
+    @property
+    def rows(self) -> int:
+        return sum(self.counts.values())
+
+
+OnRows: TypeAlias = Callable[[Sequence[RowReport], ImportReport], None]
+
+
+class ImportOptions(msgspec.Struct, frozen=True):
+    """Options of an import: dry run, comparison, and removal of the source."""
+
+    dry_run: bool = False
+    verify: bool = False
+    retire: bool = False
+    drop: bool = False
+    source_catalog: str | None = None
+    """URL of the catalog of another store of Penstock, if it is not in the same database."""
+
+
+class _Kind(msgspec.Struct, frozen=True):
+    """A kind of import. ``tables``: where its rows are, if they are in a database."""
+
+    mapping: RowMapping
+    what: str
+    tables: tuple[str, ...] = ()
+
+
+_KINDS: dict[str, _Kind] = {
+    "unified-queue": _Kind(mappings.unified_queue, "unified queue", mappings.UNIFIED_TABLES),
+    "legacy-queues": _Kind(mappings.predecessor, "queue of that kind", tuple(mappings.PREDECESSORS)),
+    _TASK_TABLES: _Kind(mappings.task_tables, "documents", mappings.TABLES),
+    _REDIS_CONTRACT: _Kind(mappings.redis_contract, "messages"),
+    "job-journal": _Kind(mappings.job_record, "job records"),
+    "function-tasks": _Kind(mappings.task_queue, "task queue", mappings.FUNCTION_TABLES),
+}
+
+
+class Imports:
+    """Imports into one queue: a source is opened, imported, verified, and set aside."""
+
+    def __init__(
+        self,
+        open_queue: Callable[[], Queue],
+        ledger: Callable[[], ImportLedger],
+        settings: Settings,
+        *,
+        adopter: Callable[[], Adopter],
+        rags: Callable[[], Mapping[str, RagPlace] | None],
+    ) -> None:
+        """``adopter`` publishes texts that were read elsewhere. ``rags``: the configured RAGs by id; None
+        without a configuration."""
+        self._open_queue = open_queue
+        self._ledger = ledger
+        self._settings = settings
+        self._adopter = adopter
+        self._rags = rags
+
+    @property
+    def _has_store(self) -> bool:
+        """Check for an existing store; a dry run must not create one."""
+        store = self._settings.catalog_store
+        return store.engine == "sqlite" and os.path.exists(store.path)  # noqa: PTH110 - no error without rights
+
+    def run(
+        self,
+        kind: str,
+        address: str,
+        options: ImportOptions,
+        *,
+        on_rows: OnRows = lambda _rows, _report: None,
+    ) -> ImportReport:
+        """Import the source at a path or URL. ``on_rows`` gets the reports of each batch."""
+        if kind == _PENSTOCK:
+            return _import_store(self._settings, address, options, on_rows)
+        with closing(_open_source(kind, address)) as source:
+            return self._run(kind, source, options, on_rows)
+
+    def _run(self, kind: str, source: LegacySource, options: ImportOptions, on_rows: OnRows) -> ImportReport:
+        mapping = _KINDS[kind].mapping
+        if kind == _REDIS_CONTRACT:
+            mapping = partial(mappings.redis_contract, rags=self._rags())
+        builder = RowBuilder(kind, source.identity, mapping, self._settings, clock.now())
+        report = ImportReport(kind, source.shown, options.dry_run, source.count())
+        taker = self._taker(builder, options)
+        if options.drop and not options.verify and not options.dry_run:
+            self._refuse_unverified(builder)
+        for batch in _batches(_rows(kind, source)):
+            reports = taker.take(batch)
+            report.add(reports)
+            on_rows(reports, report)
+        if kind == _TASK_TABLES:
+            report.more["reading"] = taker.readings.as_dict()
+        if options.verify or (options.drop and not options.dry_run):
+            self._verify(builder, source, report)
+        if not options.dry_run:
+            self._set_aside(builder, source, options, report)
+        return report
+
+    def _taker(self, builder: RowBuilder, options: ImportOptions) -> _RowTaker:
+        if options.dry_run:
+            return _DryRun(builder, self._ledger() if self._has_store else None)
+        return _Importer(builder, self._open_queue(), self._ledger(), self._adopter)
+
+    def _refuse_unverified(self, builder: RowBuilder) -> None:
+        if not self._ledger().imported(builder.kind, builder.source, _VERIFIED, [_VERIFIED]):
+            raise ImportRefused(
+                "the source was not verified yet; nothing was deleted",
+                remedy="Run the import with --verify first, or with --verify --drop.",
+            )
+
+    def _verify(self, builder: RowBuilder, source: LegacySource, report: ImportReport) -> None:
+        if report.dry_run and not self._has_store:
+            raise ImportRefused("nothing was imported yet", remedy="Run the import without --dry-run first.")
+        ledger = self._ledger()
+        verifier = _SourceComparison(builder, self._open_queue(), ledger)
+        count = 0
+        for batch in _batches(_rows(builder.kind, source)):
+            found = verifier.differences(batch)
+            count += len(found)
+            report.differences += found[: _SHOWN_DIFFERENCES - len(report.differences)]
+        report.verified = not count
+        if report.verified and not report.dry_run:
+            passed = ImportedRow(_VERIFIED, _VERIFIED, RowOutcome.IMPORTED.value, None)
+            ledger.record_imports(builder.kind, builder.source, [passed])
+
+    def _set_aside(
+        self, builder: RowBuilder, source: LegacySource, options: ImportOptions, report: ImportReport
+    ) -> None:
+        if options.drop:
+            if not report.verified:
+                raise ImportRefused(
+                    "the queue does not hold all rows of the source; nothing was deleted: "
+                    + _first_difference(report.differences),
+                    remedy="See all differences with --verify. Correct or delete these rows, then try again.",
+                )
+            retired = source.retire()
+            # Another program may have added rows since they were compared. From now on it cannot.
+            self._verify(builder, source, report)
+            if not report.verified:
+                raise ImportRefused(
+                    f"rows were added or changed while they were compared; nothing was deleted, the source "
+                    f"is set aside as {', '.join(retired)}: " + _first_difference(report.differences),
+                    remedy="Stop the programs that use the source, then run the same command again.",
+                )
+            report.dropped = source.drop()
+        elif options.retire:
+            report.retired = source.retire()
+
+
+def _rows(kind: str, source: LegacySource) -> Iterator[LegacyRow]:
+    if kind == _TASK_TABLES:
+        # Its sources are databases.
+        return mappings.with_parts(cast("TableSource", source))
+    return source.rows()
+
+
+def _first_difference(differences: Sequence[RowReport]) -> str:
+    first = differences[0]
+    return f"{first.table} {first.id}: {first.reason}"
+
+
+def _open_source(kind: str, address: str) -> LegacySource:
+    """Open the source of an import; the address is a URL or a path."""
+    url = StoreUrl(address)
+    if kind == _REDIS_CONTRACT:
+        return _redis_source(url)
+    if kind == "job-journal":
+        return _journal_source(url)
+    known = _KINDS[kind]
+    if url.engine == "postgres":
+        with postgres_driver():
+            from penstock.legacy.postgres_source import PostgresSource
+
+        return PostgresSource(address, known.tables, what=known.what)
+    if url.engine == "sqlite" or "://" not in address:
+        from penstock.legacy.sqlite_source import SqliteSource
+
+        path = url.path if url.engine == "sqlite" else Path(address).expanduser()
+        return SqliteSource(path, known.tables, what=known.what)
+    raise _wrong_address(kind, url, "the path of an SQLite file, or postgresql://…")
+
+
+def _redis_source(url: StoreUrl) -> LegacySource:
+    if not url.is_redis_server:
+        raise _wrong_address("redis-contract", url, "redis://HOST:PORT/DATABASE")
+    refuse_missing("redis", "an import from Redis")
+    from penstock.legacy.redis_source import RedisSource
+
+    return RedisSource(url.text)
+
+
+def _journal_source(url: StoreUrl) -> LegacySource:
+    if url.scheme not in ("", "jsonl"):
+        raise _wrong_address("job-journal", url, "the directory with index_queue.jsonl")
+    from penstock.legacy.journal_source import JournalSource
+
+    return JournalSource(url.text)
+
+
+def _wrong_address(kind: str, url: StoreUrl, wanted: str) -> ImportRefused:
+    return ImportRefused(f"{kind} cannot be read from {url.masked[:200]}", remedy=f"Give {wanted}.")
 
 
 class _RowTaker(Protocol):
@@ -371,68 +610,8 @@ class _SourceComparison:
         return None
 
 
-# Options and report of an import.
-
-
-_PENSTOCK = "penstock"
-"""Kind of an import from another store of Penstock."""
-
-
-@dataclasses.dataclass
-class ImportReport:
-    """Counts of an import: rows by table and outcome, and the result of the verification."""
-
-    kind: str
-    source: str
-    dry_run: bool
-    total: int
-    tables: dict[str, Counter[str]] = dataclasses.field(default_factory=dict)
-    verified: bool | None = None
-    differences: list[RowReport] = dataclasses.field(default_factory=list)
-    """The first rows that the queue does not hold as they are in the source."""
-    retired: list[str] = dataclasses.field(default_factory=list)
-    dropped: list[str] = dataclasses.field(default_factory=list)
-    more: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Further facts of one kind, such as checksums."""
-
-    def add(self, reports: Sequence[RowReport]) -> None:
-        for report in reports:
-            self.tables.setdefault(report.table, Counter())[report.outcome.value] += 1
-
-    @property
-    def counts(self) -> dict[str, int]:
-        total: Counter[str] = Counter()
-        for counted in self.tables.values():
-            total += counted
-        return {outcome.value: total[outcome.value] for outcome in RowOutcome}
-
-    @property
-    def rows(self) -> int:
-        return sum(self.counts.values())
-
-
-OnRows: TypeAlias = Callable[[Sequence[RowReport], ImportReport], None]
-
-
-class ImportOptions(msgspec.Struct, frozen=True):
-    """Options of an import: dry run, comparison, and removal of the source."""
-
-    dry_run: bool = False
-    verify: bool = False
-    retire: bool = False
-    drop: bool = False
-    source_catalog: str | None = None
-    """URL of the catalog of another store of Penstock, if it is not in the same database."""
-
-
-# Import of another store of Penstock: jobs and documents, into empty stores of any engine.
-
-
-_TABLE = "unified_queue"
-
-
 def _import_store(settings: Settings, address: str, options: ImportOptions, on_rows: OnRows) -> ImportReport:
-    """Move all rows of a store into the stores of the settings."""
+    """Move all jobs and documents of another store of Penstock into the stores of the settings."""
     source = backups.source_settings(address, options.source_catalog, settings)
     if options.retire and not (source.store.engine == "sqlite" and source.catalog_url == source.url):
         raise ImportRefused(
@@ -505,197 +684,3 @@ def _retire(path: Path) -> list[str]:
         raise ImportRefused(f"{target} exists already", remedy="Move it elsewhere first.")
     path.rename(target)
     return [str(path)]
-
-
-# The kinds of imports, and the steps: open a source, import, verify, set aside.
-
-
-_TASK_TABLES = "task-tables"
-_REDIS_CONTRACT = "redis-contract"
-_VERIFIED = ""
-"""Name in the ledger of the record that a source was verified."""
-_SHOWN_DIFFERENCES = 20
-
-
-class _Kind(msgspec.Struct, frozen=True):
-    """A kind of import. ``tables``: where its rows are, if they are in a database."""
-
-    mapping: RowMapping
-    what: str
-    tables: tuple[str, ...] = ()
-
-
-_KINDS: dict[str, _Kind] = {
-    "unified-queue": _Kind(mappings.unified_queue, "unified queue", mappings.UNIFIED_TABLES),
-    "legacy-queues": _Kind(mappings.predecessor, "queue of that kind", tuple(mappings.PREDECESSORS)),
-    _TASK_TABLES: _Kind(mappings.task_tables, "documents", mappings.TABLES),
-    _REDIS_CONTRACT: _Kind(mappings.redis_contract, "messages"),
-    "job-journal": _Kind(mappings.job_record, "job records"),
-    "function-tasks": _Kind(mappings.task_queue, "task queue", mappings.FUNCTION_TABLES),
-}
-
-
-def _open_source(kind: str, address: str) -> LegacySource:
-    """Open the source of an import; the address is a URL or a path."""
-    url = StoreUrl(address)
-    if kind == _REDIS_CONTRACT:
-        return _redis_source(url)
-    if kind == "job-journal":
-        return _journal_source(url)
-    known = _KINDS[kind]
-    if url.engine == "postgres":
-        with postgres_driver():
-            from penstock.legacy.postgres_source import PostgresSource
-
-        return PostgresSource(address, known.tables, what=known.what)
-    if url.engine == "sqlite" or "://" not in address:
-        from penstock.legacy.sqlite_source import SqliteSource
-
-        path = url.path if url.engine == "sqlite" else Path(address).expanduser()
-        return SqliteSource(path, known.tables, what=known.what)
-    raise _wrong_address(kind, url, "the path of an SQLite file, or postgresql://…")
-
-
-def _redis_source(url: StoreUrl) -> LegacySource:
-    if not url.is_redis_server:
-        raise _wrong_address("redis-contract", url, "redis://HOST:PORT/DATABASE")
-    refuse_missing("redis", "an import from Redis")
-    from penstock.legacy.redis_source import RedisSource
-
-    return RedisSource(url.text)
-
-
-def _journal_source(url: StoreUrl) -> LegacySource:
-    if url.scheme not in ("", "jsonl"):
-        raise _wrong_address("job-journal", url, "the directory with index_queue.jsonl")
-    from penstock.legacy.journal_source import JournalSource
-
-    return JournalSource(url.text)
-
-
-def _wrong_address(kind: str, url: StoreUrl, wanted: str) -> ImportRefused:
-    return ImportRefused(f"{kind} cannot be read from {url.masked[:200]}", remedy=f"Give {wanted}.")
-
-
-class Imports:
-    """Imports into one queue."""
-
-    def __init__(
-        self,
-        open_queue: Callable[[], Queue],
-        ledger: Callable[[], ImportLedger],
-        settings: Settings,
-        *,
-        adopter: Callable[[], Adopter],
-        rags: Callable[[], Mapping[str, RagPlace] | None],
-    ) -> None:
-        """``adopter`` publishes texts that were read elsewhere. ``rags``: the configured RAGs by id; None
-        without a configuration."""
-        self._open_queue = open_queue
-        self._ledger = ledger
-        self._settings = settings
-        self._adopter = adopter
-        self._rags = rags
-
-    @property
-    def _has_store(self) -> bool:
-        """Check for an existing store; a dry run must not create one."""
-        store = self._settings.catalog_store
-        return store.engine == "sqlite" and os.path.exists(store.path)  # noqa: PTH110 - no error without rights
-
-    def run(
-        self,
-        kind: str,
-        address: str,
-        options: ImportOptions,
-        *,
-        on_rows: OnRows = lambda _rows, _report: None,
-    ) -> ImportReport:
-        """Import the source at a path or URL. ``on_rows`` gets the reports of each batch."""
-        if kind == _PENSTOCK:
-            return _import_store(self._settings, address, options, on_rows)
-        with closing(_open_source(kind, address)) as source:
-            return self._run(kind, source, options, on_rows)
-
-    def _run(self, kind: str, source: LegacySource, options: ImportOptions, on_rows: OnRows) -> ImportReport:
-        mapping = _KINDS[kind].mapping
-        if kind == _REDIS_CONTRACT:
-            mapping = partial(mappings.redis_contract, rags=self._rags())
-        builder = RowBuilder(kind, source.identity, mapping, self._settings, clock.now())
-        report = ImportReport(kind, source.shown, options.dry_run, source.count())
-        taker = self._taker(builder, options)
-        if options.drop and not options.verify and not options.dry_run:
-            self._refuse_unverified(builder)
-        for batch in _batches(_rows(kind, source)):
-            reports = taker.take(batch)
-            report.add(reports)
-            on_rows(reports, report)
-        if kind == _TASK_TABLES:
-            report.more["reading"] = taker.readings.as_dict()
-        if options.verify or (options.drop and not options.dry_run):
-            self._verify(builder, source, report)
-        if not options.dry_run:
-            self._set_aside(builder, source, options, report)
-        return report
-
-    def _taker(self, builder: RowBuilder, options: ImportOptions) -> _RowTaker:
-        if options.dry_run:
-            return _DryRun(builder, self._ledger() if self._has_store else None)
-        return _Importer(builder, self._open_queue(), self._ledger(), self._adopter)
-
-    def _refuse_unverified(self, builder: RowBuilder) -> None:
-        if not self._ledger().imported(builder.kind, builder.source, _VERIFIED, [_VERIFIED]):
-            raise ImportRefused(
-                "the source was not verified yet; nothing was deleted",
-                remedy="Run the import with --verify first, or with --verify --drop.",
-            )
-
-    def _verify(self, builder: RowBuilder, source: LegacySource, report: ImportReport) -> None:
-        if report.dry_run and not self._has_store:
-            raise ImportRefused("nothing was imported yet", remedy="Run the import without --dry-run first.")
-        ledger = self._ledger()
-        verifier = _SourceComparison(builder, self._open_queue(), ledger)
-        count = 0
-        for batch in _batches(_rows(builder.kind, source)):
-            found = verifier.differences(batch)
-            count += len(found)
-            report.differences += found[: _SHOWN_DIFFERENCES - len(report.differences)]
-        report.verified = not count
-        if report.verified and not report.dry_run:
-            passed = ImportedRow(_VERIFIED, _VERIFIED, RowOutcome.IMPORTED.value, None)
-            ledger.record_imports(builder.kind, builder.source, [passed])
-
-    def _set_aside(
-        self, builder: RowBuilder, source: LegacySource, options: ImportOptions, report: ImportReport
-    ) -> None:
-        if options.drop:
-            if not report.verified:
-                raise ImportRefused(
-                    "the queue does not hold all rows of the source; nothing was deleted: "
-                    + _first_difference(report.differences),
-                    remedy="See all differences with --verify. Correct or delete these rows, then try again.",
-                )
-            retired = source.retire()
-            # Another program may have added rows since they were compared. From now on it cannot.
-            self._verify(builder, source, report)
-            if not report.verified:
-                raise ImportRefused(
-                    f"rows were added or changed while they were compared; nothing was deleted, the source "
-                    f"is set aside as {', '.join(retired)}: " + _first_difference(report.differences),
-                    remedy="Stop the programs that use the source, then run the same command again.",
-                )
-            report.dropped = source.drop()
-        elif options.retire:
-            report.retired = source.retire()
-
-
-def _rows(kind: str, source: LegacySource) -> Iterator[LegacyRow]:
-    if kind == _TASK_TABLES:
-        # Its sources are databases.
-        return mappings.with_parts(cast("TableSource", source))
-    return source.rows()
-
-
-def _first_difference(differences: Sequence[RowReport]) -> str:
-    first = differences[0]
-    return f"{first.table} {first.id}: {first.reason}"

@@ -1,4 +1,4 @@
-"""Neutral rows of other queues, and the results of mappings. Pure."""
+"""Mappings: rows of other queues, the jobs that they become, and the values of their columns."""
 
 from __future__ import annotations
 
@@ -34,6 +34,26 @@ _LONGEST_EXTRA = 2_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 RETIRED = "_retired"
 """Suffix of tables, keys and files that an import has set aside."""
+ORIGIN = "imported"
+"""Key in a job's metadata: kind, source, table and id of the row that it came from."""
+_SUBMITTED_BY = "import"
+_FAILED_BEFORE = "ERR_FAILED_BEFORE"
+"""Error code of a job that failed in the queue it was imported from, unless that queue had one."""
+_FILE_GONE = "ERR_FILE_NOT_FOUND"
+_SHORTEST_KEPT_ID = 8
+"""Shorter ids, such as numbers, are those of rows and not of jobs: another source may have them, too."""
+_ERROR_UNKNOWN = "failed in the queue that it was imported from, which kept no message"
+_STARTS_AGAIN = "was in progress; starts again"
+_FLAGS = {
+    "1": True,
+    "0": False,
+    "true": True,
+    "false": False,
+    "t": True,
+    "f": False,
+    "yes": True,
+    "no": False,
+}
 
 
 class LegacyRow(msgspec.Struct, frozen=True):
@@ -233,18 +253,6 @@ class _Columns:
         return {name: _plain(value) for name, value in rest.items() if value not in (None, "", [], {})}
 
 
-_FLAGS = {
-    "1": True,
-    "0": False,
-    "true": True,
-    "false": False,
-    "t": True,
-    "f": False,
-    "yes": True,
-    "no": False,
-}
-
-
 def _plain(value: Any) -> Any:
     """A value of a database as JSON, cut if it is long."""
     if isinstance(value, float) and not math.isfinite(value):
@@ -308,18 +316,6 @@ def _derived_id(kind: str, source: str, row: LegacyRow, created_at: datetime | N
     return f"job_{max(micros, 0):014x}{hashlib.sha256(named).hexdigest()[:16]}"
 
 
-# The job made from a row of another queue, with the same id at each import.
-
-
-ORIGIN = "imported"
-"""Key in a job's metadata: kind, source, table and id of the row that it came from."""
-_SUBMITTED_BY = "import"
-_FAILED_BEFORE = "ERR_FAILED_BEFORE"
-"""Error code of a job that failed in the queue it was imported from, unless that queue had one."""
-_FILE_GONE = "ERR_FILE_NOT_FOUND"
-_SHORTEST_KEPT_ID = 8
-"""Shorter ids, such as numbers, are those of rows and not of jobs: another source may have them, too."""
-
 RowMapping: TypeAlias = Callable[[LegacyRow], Planned]
 
 
@@ -333,7 +329,7 @@ class PreparedRow(msgspec.Struct, frozen=True):
 
 
 class RowBuilder:
-    """Makes jobs of the rows of one source."""
+    """Makes jobs of the rows of one source, with the same ids at each import."""
 
     def __init__(
         self, kind: str, source: str, mapping: RowMapping, settings: Settings, now: datetime
@@ -434,14 +430,8 @@ def _is_job_id(found: str | None) -> bool:
     return True
 
 
-# Mappings of queues in tables: the unified queue, its five predecessors, and tasks of functions. Pure.
-
-
 UNIFIED_TABLES = ("unified_queue",)
 FUNCTION_TABLES = ("task_queue",)
-
-_ERROR_UNKNOWN = "failed in the queue that it was imported from, which kept no message"
-_STARTS_AGAIN = "was in progress; starts again"
 _ID = ("queue_id", "id")
 _PATH = ("file_absolute_path", "file_path", "absolute_path", "path", "source_path")
 _COLLECTION = ("collection", "collection_name", "target_collection")
@@ -618,13 +608,6 @@ def _job(
     )
 
 
-# Mapping of tables of documents, pages and chunks, with a status for each phase.
-#
-# A document becomes one job for its file, to which its pages and chunks belong. If all its pages were read,
-# their text is taken over, and the file is not read again. Vectors and entities are in other stores of that
-# system, and are made here.
-
-
 TABLES = ("documents", "task_queue_page", "task_queue_chunk")
 """Owners before their parts."""
 _DOCUMENT_PATH = (
@@ -654,7 +637,6 @@ _PAGES_OF, _FAULTS_OF = "penstock_pages", "penstock_faults"
 """Columns added to a document: the rows of its pages, and those of its chunks that failed."""
 _AT_ONCE = 200
 """Documents whose pages are read together."""
-_READ_THERE = "was read there"
 READ_AGAIN = "was read there; is read again here"
 _DOCUMENT_STARTS_AGAIN = "was half done; starts again"
 _PAGE_FILE = ("page_file_path", "markdown_path", "output_path", "md_path", "file_path", "path")
@@ -694,7 +676,12 @@ def _has_failed(values: Mapping[str, Any]) -> bool:
 
 
 def task_tables(row: LegacyRow) -> Planned:
-    """Map a document, or a page or chunk of one."""
+    """Map a document, or a page or chunk of one, with a status for each phase.
+
+    A document becomes one job for its file, to which its pages and chunks belong. If all its pages were read,
+    their text is taken over, and the file is not read again. Vectors and entities are in other stores of that
+    system, and are made here.
+    """
     if row.table == DOCUMENTS:
         return _document(_Columns(row.values))
     columns = _Columns(row.values)
@@ -861,13 +848,9 @@ def _spread(former: list[str | None]) -> list[str | None]:
     return [convert, *[index] * (len(PHASES) - 1)]
 
 
-# Mappings of messages and status hashes of the Redis contract, and of job records of a journal. Pure.
-
-
 _ONE_FILE = "its reindex indexes this file again and removes no others: penstock collection clear does"
 HASHES = "rag:ingest:job"
 """Name of the status hashes in reports."""
-_JOURNAL = "index_queue"
 _STATUS_FIELDS = ("status", "submitted_at", "rag_id", "filename")
 
 
