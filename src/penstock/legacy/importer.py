@@ -7,11 +7,13 @@ that was killed goes on where it ended, and one that runs twice adds nothing.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -25,30 +27,32 @@ from penstock.backup.backups import MoveResult, OpenStores
 from penstock.catalog.parts import ImportedRow, ImportLedger
 from penstock.catalog.values import Place
 from penstock.config import Settings
-from penstock.errors import ImportRefused
+from penstock.errors import ImportRefused, InvalidName, InvalidRequest
 from penstock.extensions import refuse_missing
 from penstock.legacy import mappings
 from penstock.legacy.mappings import (
     DOCUMENTS,
-    ORIGIN,
+    EPOCH,
     READ_AGAIN,
     RETIRED,
     LegacyRow,
     LegacySource,
     PartOf,
-    PreparedRow,
+    Planned,
+    PlannedJob,
     RagPlace,
-    RowBuilder,
-    RowMapping,
     RowOutcome,
     RowReport,
     TableSource,
+    Unmappable,
     storable_text,
 )
+from penstock.queue import payloads, transitions
 from penstock.queue.factory import postgres_driver
-from penstock.queue.job import Job
+from penstock.queue.job import Job, NewJob, Status, failure_reason
 from penstock.queue.protocol import Queue
 from penstock.service.adoption import Adopter, ReadDocument, flaw
+from penstock.service.requests import Submission, new_jobs
 from penstock.store_url import StoreUrl
 
 _TAKEN_OVER = "was read there; its text is taken over, and only its vectors are made here"
@@ -63,6 +67,15 @@ _REDIS_CONTRACT = "redis-contract"
 _VERIFIED = ""
 """Name in the ledger of the record that a source was verified."""
 _SHOWN_DIFFERENCES = 20
+_ORIGIN = "imported"
+"""Key in a job's metadata: kind, source, table and id of the row that it came from."""
+_SUBMITTED_BY = "import"
+_FAILED_BEFORE = "ERR_FAILED_BEFORE"
+"""Error code of a job that failed in the queue it was imported from, unless that queue had one."""
+_FILE_GONE = "ERR_FILE_NOT_FOUND"
+_SHORTEST_KEPT_ID = 8
+"""Shorter ids, such as numbers, are those of rows and not of jobs: another source may have them, too."""
+_RowMapping: TypeAlias = Callable[[LegacyRow], Planned]
 
 
 @dataclasses.dataclass
@@ -115,7 +128,7 @@ class ImportOptions(msgspec.Struct, frozen=True):
 class _Kind(msgspec.Struct, frozen=True):
     """A kind of import. ``tables``: where its rows are, if they are in a database."""
 
-    mapping: RowMapping
+    mapping: _RowMapping
     what: str
     tables: tuple[str, ...] = ()
 
@@ -174,7 +187,7 @@ class Imports:
         mapping = _KINDS[kind].mapping
         if kind == _REDIS_CONTRACT:
             mapping = partial(mappings.redis_contract, rags=self._rags())
-        builder = RowBuilder(kind, source.identity, mapping, self._settings, clock.now())
+        builder = _RowBuilder(kind, source.identity, mapping, self._settings, clock.now())
         report = ImportReport(kind, source.shown, options.dry_run, source.count())
         taker = self._taker(builder, options)
         if options.drop and not options.verify and not options.dry_run:
@@ -191,19 +204,19 @@ class Imports:
             self._set_aside(builder, source, options, report)
         return report
 
-    def _taker(self, builder: RowBuilder, options: ImportOptions) -> _RowTaker:
+    def _taker(self, builder: _RowBuilder, options: ImportOptions) -> _RowTaker:
         if options.dry_run:
             return _DryRun(builder, self._ledger() if self._has_store else None)
         return _Importer(builder, self._open_queue(), self._ledger(), self._adopter)
 
-    def _refuse_unverified(self, builder: RowBuilder) -> None:
+    def _refuse_unverified(self, builder: _RowBuilder) -> None:
         if not self._ledger().imported(builder.kind, builder.source, _VERIFIED, [_VERIFIED]):
             raise ImportRefused(
                 "the source was not verified yet; nothing was deleted",
                 remedy="Run the import with --verify first, or with --verify --drop.",
             )
 
-    def _verify(self, builder: RowBuilder, source: LegacySource, report: ImportReport) -> None:
+    def _verify(self, builder: _RowBuilder, source: LegacySource, report: ImportReport) -> None:
         if report.dry_run and not self._has_store:
             raise ImportRefused("nothing was imported yet", remedy="Run the import without --dry-run first.")
         ledger = self._ledger()
@@ -219,7 +232,7 @@ class Imports:
             ledger.record_imports(builder.kind, builder.source, [passed])
 
     def _set_aside(
-        self, builder: RowBuilder, source: LegacySource, options: ImportOptions, report: ImportReport
+        self, builder: _RowBuilder, source: LegacySource, options: ImportOptions, report: ImportReport
     ) -> None:
         if options.drop:
             if not report.verified:
@@ -296,6 +309,129 @@ def _wrong_address(kind: str, url: StoreUrl, wanted: str) -> ImportRefused:
     return ImportRefused(f"{kind} cannot be read from {url.masked[:200]}", remedy=f"Give {wanted}.")
 
 
+class _PreparedRow(msgspec.Struct, frozen=True):
+    """A row with the resulting job, and the same as a new request."""
+
+    row: LegacyRow
+    planned: PlannedJob
+    job: Job
+    new: NewJob
+
+
+class _RowBuilder:
+    """Makes jobs of the rows of one source, with the same ids at each import."""
+
+    def __init__(
+        self, kind: str, source: str, mapping: _RowMapping, settings: Settings, now: datetime
+    ) -> None:
+        self.kind = kind
+        self.source = source
+        self._mapping = mapping
+        self._settings = settings
+        self._now = now
+
+    def prepared(self, row: LegacyRow) -> _PreparedRow | PartOf | RowReport:
+        """Map a row; a report for a refused one."""
+        try:
+            if row.fault is not None:
+                raise Unmappable(row.fault)
+            planned = self._mapping(row)
+            return planned if isinstance(planned, PartOf) else self.build(row, planned)
+        except (Unmappable, InvalidRequest) as error:
+            return RowReport(row.table, row.row_id, RowOutcome.REFUSED, None, _refusal_reason(error))
+
+    def build(self, row: LegacyRow, planned: PlannedJob, *, keep_id: bool = True) -> _PreparedRow:
+        """Make the job of a row. ``keep_id``: under the id that the row has, where it can be one."""
+        kept = planned.job_id if keep_id and _is_job_id(planned.job_id) else None
+        queue_id = kept or _derived_id(self.kind, self.source, row, planned.created_at)
+        (new,) = new_jobs(
+            [self._submission(row, planned, queue_id)],
+            self._settings,
+            door="library",
+            now=lambda: self._now,
+        )
+        new = msgspec.structs.replace(new, submitted_by=_SUBMITTED_BY)
+        return _PreparedRow(row, planned, self._job(new, planned), new)
+
+    def _submission(self, row: LegacyRow, planned: PlannedJob, queue_id: str) -> Submission:
+        origin: dict[str, Any] = {
+            "kind": self.kind,
+            "source": self.source,
+            "table": row.table,
+            "id": storable_text(row.row_id),
+        }
+        if planned.created_at is not None:
+            origin["created_at"] = clock.format_time(planned.created_at)
+        if planned.extra:
+            origin["columns"] = dict(planned.extra)
+        given = Submission(
+            item_type=planned.item_type,
+            op=planned.op,
+            payload=planned.payload,
+            job_id=queue_id,
+            metadata={_ORIGIN: origin},
+            dedupe=planned.dedupe,
+            rebuild=planned.rebuild,
+            tenant_id=planned.tenant_id,
+            collection=planned.collection,
+            priority=planned.priority,
+            max_retries=planned.max_retries,
+            timeout_s=planned.timeout_s,
+            run_at=planned.run_at,
+        )
+        if planned.branch is not None:
+            given["branch"] = planned.branch
+        return given
+
+    def _job(self, new: NewJob, planned: PlannedJob) -> Job:
+        job = transitions.added(new, self._now, 0)
+        message = None if planned.error_message is None else storable_text(planned.error_message)
+        changes: dict[str, Any] = {
+            "created_at": min(planned.created_at or self._now, self._now),
+            "retry_count": min(max(planned.retry_count, 0), job.max_retries),
+            "started_at": planned.started_at,
+            "error_message": message,
+            "error_code": planned.error_code and storable_text(planned.error_code),
+            "total_chunks": max(planned.total_chunks, 0),
+        }
+        status = planned.status
+        if status is Status.PENDING and planned.path is not None and not os.path.lexists(planned.path):
+            status, changes["error_code"] = Status.FAILED, _FILE_GONE
+            changes["error_message"] = f"{planned.path} no longer exists"
+        if status is not Status.PENDING:
+            # Retention counts from now on: a job that failed long ago is not deleted at once.
+            changes |= {"status": status, "finished_at": self._now, "held": None, "run_at": None, "turn": 0}
+        if status is Status.FAILED:
+            code = changes["error_code"] = changes["error_code"] or _FAILED_BEFORE
+            changes["error_reason"] = failure_reason(code, changes["error_message"])
+            changes["last_error_at"] = self._now
+        elif status is not Status.PENDING:
+            changes |= {"error_message": None, "error_code": None}
+        return msgspec.structs.replace(job, **changes)
+
+
+def _is_job_id(found: str | None) -> bool:
+    if found is None or len(found) < _SHORTEST_KEPT_ID:
+        return False
+    try:
+        payloads.validate_name("job_id", found)
+    except InvalidName:
+        return False
+    return True
+
+
+def _refusal_reason(error: InvalidRequest | Unmappable) -> str:
+    """The reason of a refused row, in one line."""
+    return storable_text(" ".join(str(error).split()))[:500]
+
+
+def _derived_id(kind: str, source: str, row: LegacyRow, created_at: datetime | None) -> str:
+    """The id of a row's job: the same at each import, in the order of creation."""
+    micros = 0 if created_at is None else (created_at - EPOCH) // timedelta(microseconds=1)
+    named = "\n".join((kind, source, row.table, row.row_id)).encode("utf-8", "surrogatepass")
+    return f"job_{max(micros, 0):014x}{hashlib.sha256(named).hexdigest()[:16]}"
+
+
 class _RowTaker(Protocol):
     """Takes rows in batches: into the queue, or in a dry run only into the report."""
 
@@ -308,7 +444,7 @@ class _Importer:
     """Puts the rows of one source into the queue."""
 
     def __init__(
-        self, builder: RowBuilder, queue: Queue, ledger: ImportLedger, adopter: Callable[[], Adopter]
+        self, builder: _RowBuilder, queue: Queue, ledger: ImportLedger, adopter: Callable[[], Adopter]
     ) -> None:
         self._builder = builder
         self._queue = queue
@@ -321,12 +457,12 @@ class _Importer:
         known = _known_rows(self._ledger, self._builder, rows)
         found = [known.get((row.table, row.row_id)) or self._builder.prepared(row) for row in rows]
         found = self._with_texts(found)
-        jobs = [each for each in found if isinstance(each, PreparedRow)]
+        jobs = [each for each in found if isinstance(each, _PreparedRow)]
         obstacles = iter(self._queue.restore([each.job for each in jobs]) if jobs else [])
         reports: dict[tuple[str, str], RowReport] = {}
         for row, each in zip(rows, found, strict=True):
             report = each if isinstance(each, RowReport) else None
-            if isinstance(each, PreparedRow):
+            if isinstance(each, _PreparedRow):
                 obstacle = next(obstacles)
                 report = _reported(each) if obstacle is None else self._met(each, obstacle)
             reports[row.table, row.row_id] = report or self._part(row, each, reports)
@@ -339,15 +475,15 @@ class _Importer:
         return [reports[row.table, row.row_id] for row in rows]
 
     def _with_texts(
-        self, found: list[RowReport | PreparedRow | PartOf]
-    ) -> list[RowReport | PreparedRow | PartOf]:
+        self, found: list[RowReport | _PreparedRow | PartOf]
+    ) -> list[RowReport | _PreparedRow | PartOf]:
         """Publish the texts of documents that were read there, before a worker can take their jobs."""
         ready = [(index, one) for index, one in enumerate(found) if _adoptable(one)]
         reasons = self._adopter().adopt([_read_document(one) for _, one in ready]) if ready else []
         refused = {index: reason for (index, _), reason in zip(ready, reasons, strict=True)}
         return [self.readings.counted(one, refused.get(index)) for index, one in enumerate(found)]
 
-    def _met(self, prepared: PreparedRow, obstacle: str) -> RowReport:
+    def _met(self, prepared: _PreparedRow, obstacle: str) -> RowReport:
         """Report a row with the id or key of another job."""
         there = self._queue.get(obstacle)
         if there is None or (obstacle != prepared.job.queue_id and there.ended):
@@ -370,7 +506,7 @@ class _Importer:
             return msgspec.structs.replace(_reported(other), reason="imported before")
         return _reported(other) if again is None else self._met(other, again)
 
-    def _merge(self, prepared: PreparedRow, live: Job) -> RowReport:
+    def _merge(self, prepared: _PreparedRow, live: Job) -> RowReport:
         """Join a live job with the same key. Rows come oldest first, so that the newer one of two wins."""
         reason = f"the same request as the live job {live.queue_id}"
         job_id = live.queue_id
@@ -382,7 +518,7 @@ class _Importer:
         return RowReport(prepared.row.table, prepared.row.row_id, RowOutcome.MERGED, job_id, reason)
 
     def _origin(self, job: Job) -> dict[str, Any]:
-        return msgspec.json.decode(job.metadata).get(ORIGIN) or {}
+        return msgspec.json.decode(job.metadata).get(_ORIGIN) or {}
 
     def _is_of_this_source(self, job: Job) -> bool:
         origin = self._origin(job)
@@ -415,10 +551,10 @@ class _Readings:
         """Documents to be read, by the reason."""
 
     def counted(
-        self, one: RowReport | PreparedRow | PartOf, refused: str | None
-    ) -> RowReport | PreparedRow | PartOf:
+        self, one: RowReport | _PreparedRow | PartOf, refused: str | None
+    ) -> RowReport | _PreparedRow | PartOf:
         """Count a row, and note in its report what becomes of its document. ``refused``: not adopted."""
-        if not isinstance(one, PreparedRow) or one.job.ended or one.row.table != DOCUMENTS:
+        if not isinstance(one, _PreparedRow) or one.job.ended or one.row.table != DOCUMENTS:
             return one
         reading = one.planned.reading
         if reading is not None:
@@ -444,14 +580,14 @@ class _Readings:
         }
 
 
-def _adoptable(one: RowReport | PreparedRow | PartOf) -> bool:
-    if not isinstance(one, PreparedRow) or one.job.ended or one.planned.reading is None:
+def _adoptable(one: RowReport | _PreparedRow | PartOf) -> bool:
+    if not isinstance(one, _PreparedRow) or one.job.ended or one.planned.reading is None:
         return False
     return flaw(_read_document(one)[1]) is None
 
 
-def _read_document(one: RowReport | PreparedRow | PartOf) -> tuple[Place, ReadDocument]:
-    assert isinstance(one, PreparedRow)
+def _read_document(one: RowReport | _PreparedRow | PartOf) -> tuple[Place, ReadDocument]:
+    assert isinstance(one, _PreparedRow)
     assert one.planned.reading is not None
     reading, job = one.planned.reading, one.job
     document = ReadDocument(
@@ -463,7 +599,7 @@ def _read_document(one: RowReport | PreparedRow | PartOf) -> tuple[Place, ReadDo
 class _DryRun:
     """Reports what an import would do. Nothing is written but a temporary file of keys."""
 
-    def __init__(self, builder: RowBuilder, ledger: ImportLedger | None) -> None:
+    def __init__(self, builder: _RowBuilder, ledger: ImportLedger | None) -> None:
         self._builder = builder
         self._ledger = ledger
         self.readings = _Readings()
@@ -486,14 +622,14 @@ class _DryRun:
             there = RowReport(found.table, found.row_id, RowOutcome.IMPORTED, owner) if owner else None
             return _part_report(row, found, there)
         report = found = self.readings.counted(found, None)
-        if isinstance(found, PreparedRow):
+        if isinstance(found, _PreparedRow):
             report = self._planned(found)
         assert isinstance(report, RowReport)
         if report.job_id is not None:
             self._keep(f"row\n{row.table}\n{row.row_id}", report.job_id)
         return report
 
-    def _planned(self, prepared: PreparedRow) -> RowReport:
+    def _planned(self, prepared: _PreparedRow) -> RowReport:
         job = prepared.job
         names = [f"id\n{job.queue_id}"]
         if job.dedupe and not job.ended:
@@ -514,7 +650,7 @@ class _DryRun:
         self._seen.execute("INSERT OR IGNORE INTO seen VALUES (?, ?)", (name, job_id))
 
 
-def _reported(prepared: PreparedRow) -> RowReport:
+def _reported(prepared: _PreparedRow) -> RowReport:
     """The report of an imported row."""
     row, job = prepared.row, prepared.job
     reason = prepared.planned.note
@@ -534,7 +670,7 @@ def _part_report(row: LegacyRow, part: PartOf, owner: RowReport | None) -> RowRe
 
 
 def _known_rows(
-    ledger: ImportLedger, builder: RowBuilder, rows: Sequence[LegacyRow]
+    ledger: ImportLedger, builder: _RowBuilder, rows: Sequence[LegacyRow]
 ) -> dict[tuple[str, str], RowReport]:
     """The rows of a batch taken by an earlier import."""
     by_table: dict[str, list[str]] = {}
@@ -565,7 +701,7 @@ def _batches(rows: Iterable[LegacyRow], size: int = _BATCH) -> Iterator[list[Leg
 class _SourceComparison:
     """Compares the rows of a source with the imported jobs."""
 
-    def __init__(self, builder: RowBuilder, queue: Queue, ledger: ImportLedger) -> None:
+    def __init__(self, builder: _RowBuilder, queue: Queue, ledger: ImportLedger) -> None:
         self._builder = builder
         self._queue = queue
         self._ledger = ledger
@@ -596,7 +732,7 @@ class _SourceComparison:
         if job is None:
             return f"job {there.job_id} is no longer in the queue: it was purged, or deleted by retention"
         prepared = self._builder.prepared(row)
-        if there.outcome is RowOutcome.MERGED or not isinstance(prepared, PreparedRow):
+        if there.outcome is RowOutcome.MERGED or not isinstance(prepared, _PreparedRow):
             return None
         wanted = prepared.job
         for name in ("item_type", "tenant_id", "collection", "branch"):

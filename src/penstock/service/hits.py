@@ -3,38 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice, pairwise
 
 import msgspec
 
-from penstock.catalog.protocol import CatalogSnapshot
 from penstock.catalog.rules.words import (
     HUMP,
-    WORD_PIECES,
-    closest_word,
-    is_correctable,
-    is_likelier,
-    may_be_misspelt,
-    neighbours,
     query_words,
-    words_outside_quotes,
 )
-from penstock.catalog.values import ChunkView, Filters, StoredProperties
-from penstock.errors import InvalidSetting
+from penstock.catalog.values import ChunkView, StoredProperties
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import FileType
 from penstock.vocabulary import how_many
 
-_MOST_CORRECTIONS = 3
-"""Misspelt words looked up in one query: a text in another language has many unknown words."""
-_MOST_TEXTS = 200
-"""Texts looked at for each word. A word in more of them is frequent enough to be meant."""
-_FIRST_TEXTS = 8
-"""Texts looked at first: mostly one is enough to know that there is such a word."""
-_SHOWN_TEXTS = 5
-"""Texts read to find the form of a word that they have."""
 _SNIPPET = 240
 _WORD_START = r"(?:\b|(?<=_)|(?<=(?-i:[a-z0-9]))(?=(?-i:[A-Z])))"
 _WORD_END = r"(?:\b|(?=_)|(?<=(?-i:[a-z0-9]))(?=(?-i:[A-Z])))"
@@ -114,62 +97,6 @@ class Correction(msgspec.Struct, frozen=True, kw_only=True):
     searched: str
 
 
-def corrections(
-    snapshot: CatalogSnapshot, query: str, filters: Filters, found: Collection[str]
-) -> list[Correction]:
-    """Correct words that no document of the tenant has. ``found``: words known to occur, in lower case."""
-    doubtful = [
-        word
-        for word in words_outside_quotes(query)
-        # A capital inside a query begins a name, and names are like other words by chance.
-        if (word[0].islower() or query.lstrip().startswith(word))
-        and word.lower() not in found
-        and is_correctable(word)
-        and may_be_misspelt(word, _count_pieces)
-    ]
-    if not doubtful:
-        return []
-    missing = _missing(snapshot, _missing(snapshot, doubtful, filters, _FIRST_TEXTS), filters, _MOST_TEXTS)
-    return list(_corrected(snapshot, filters, missing[:_MOST_CORRECTIONS]))
-
-
-def _missing(snapshot: CatalogSnapshot, words: list[str], filters: Filters, most: int) -> list[str]:
-    """Words missing from all texts of the tenant. Words of very many texts of others count as known."""
-    if not words:
-        return []
-    known = snapshot.holding(words, Filters(tenant_id=filters.tenant_id), most=most)
-    return [
-        word
-        for word in words
-        if word not in known
-        or (not known[word].content_ids and not (known[word].cut and most == _MOST_TEXTS))
-    ]
-
-
-def _corrected(snapshot: CatalogSnapshot, filters: Filters, words: Collection[str]) -> Iterator[Correction]:
-    for word in words:
-        held = snapshot.holding(neighbours(word), filters, most=_MOST_TEXTS)
-        texts = {near: holding.content_ids for near, holding in held.items() if holding.content_ids}
-        if not texts:
-            continue
-        # The most frequent; of equally frequent ones the first by letters, so that every store says the same.
-        best = min(texts, key=lambda near: (-len(texts[near]), near))
-        views = snapshot.hydrate(texts[best][:_SHOWN_TEXTS], filters)
-        searched = closest_word(word, (view.text for view in views if view), best)
-        if is_likelier(searched, word, _count_pieces):
-            yield Correction(word=word, searched=searched)
-
-
-def _count_pieces(word: str) -> int:
-    """Number of pieces of a word; without the vocabulary a constant, so every word may be misspelt."""
-    from penstock.pipeline.embed.protocol import count_tokens
-
-    try:
-        return count_tokens(word)
-    except InvalidSetting:
-        return WORD_PIECES + 1
-
-
 class SearchedPart(msgspec.Struct, frozen=True):
     """A tenant that a search covered, in one branch or (None) in all of them.
 
@@ -217,27 +144,6 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     words: tuple[str, ...] = ()
     corrections: tuple[Correction, ...] = ()
     covered: Coverage = Coverage()
-
-
-def merged(answers: Sequence[SearchResult], limit: int, covered: Coverage) -> SearchResult:
-    """Merge the hits of the same query in different scopes: good ones first, then by score; texts once."""
-    hits: dict[str, Hit] = {}
-    for hit in sorted((hit for each in answers for hit in each.hits), key=lambda hit: (hit.weak, -hit.score)):
-        hits.setdefault(hit.text.strip(), hit)
-    corrected = {each.word: each for answer in answers for each in answer.corrections}
-    # A word that one of the scopes has is no misspelt one.
-    fixed = [each for word, each in corrected.items() if all(_corrects(word, one) for one in answers)]
-    return SearchResult(
-        hits=list(hits.values())[:limit],
-        notes=tuple(dict.fromkeys(note for each in answers for note in each.notes)),
-        words=max((each.words for each in answers), key=len, default=()),
-        corrections=tuple(fixed),
-        covered=covered,
-    )
-
-
-def _corrects(word: str, answer: SearchResult) -> bool:
-    return any(each.word == word for each in answer.corrections)
 
 
 class RankedText(msgspec.Struct, frozen=True):

@@ -45,6 +45,7 @@ from penstock.queue.protocol import CASCADE_BATCH, POSITION_CAP, CountedAddition
 from penstock.queue.transitions import HookCall, hook_jobs
 from penstock.service import why
 from penstock.service.options import refuse_unknown
+from penstock.service.paths import real_path
 from penstock.service.requests import (
     CancelAnswer,
     Details,
@@ -54,13 +55,21 @@ from penstock.service.requests import (
     Stats,
     Submission,
     new_jobs,
-    with_real_paths,
 )
 from penstock.store_outage import read_outage
 from penstock.strict_json import encode_payload
 
 MAX_PAGE = 1000
 _UNKNOWN = {"held": InvalidRequest, "item_type": UnknownItemType, "op": UnknownOperation}
+_PATH_FIELDS: Mapping[str, tuple[str, ...]] = {
+    "file": ("file_path",),
+    "folder": ("folder_path",),
+    "project": ("project_root",),
+    "library": ("source_path",),
+    "rename": ("old_path", "new_path"),
+    "delete_document": ("document_id",),
+}
+"""Fields of payloads that are paths, or may be one."""
 _REMOVING = frozenset({("rename", "update"), ("library", "update")})
 """Jobs that remove what was there before them, beside those with operation ``delete``."""
 _ID = r"[A-Za-z0-9._:-]{1,128}"
@@ -115,7 +124,7 @@ class Jobs:
 
         Raises a subclass of ``InvalidRequest``, or ``QueueFull``; then nothing was written.
         """
-        given = submission if exact else with_real_paths(submission)
+        given = submission if exact else _with_real_paths(submission)
         return self._submit(given, connection, counted=True)
 
     def _submit(self, submission: Submission, connection: Any, *, counted: bool) -> Receipt:
@@ -143,7 +152,7 @@ class Jobs:
         if not submissions:
             return []
         joins = connection is not None
-        given = submissions if exact else list(map(with_real_paths, submissions))
+        given = submissions if exact else list(map(_with_real_paths, submissions))
         new = self._new(given, joins=joins)
         limits = self._limits() if limited else QueueLimits()
         return [self._receipt(answer, None) for answer in self.add_all(new, limits, connection)]
@@ -485,6 +494,28 @@ def _scope(tenant_id: str | None, collection: str | None) -> Scope:
     if names.collection != payloads.EVERY:
         payloads.validate_name("collection", names.collection)
     return names
+
+
+def _with_real_paths(submission: Submission) -> Submission:
+    """The submission with the paths of its payload as ``index`` stores them; others stay for the check."""
+    fields: tuple[str, ...] = ()
+    payload: object = None
+    if isinstance(submission, dict):  # anything else is refused later
+        fields = _PATH_FIELDS.get(submission.get("item_type", ""), ())
+        payload = submission.get("payload")
+    if not fields or not isinstance(payload, dict | Mapping):
+        return submission
+    real = {field: path for field in fields if (path := _real(payload.get(field))) is not None}
+    return {**submission, "payload": {**payload, **real}} if real else submission
+
+
+def _real(path: object) -> str | None:
+    if not isinstance(path, str) or not path.startswith("/"):
+        return None
+    try:
+        return real_path(path)
+    except (OSError, ValueError):  # no path of any disk
+        return None
 
 
 def job_query(filters: JobFilter) -> JobQuery:

@@ -26,12 +26,16 @@ from penstock.errors import (
     InvalidRequest,
     KeyExists,
     KeyRequired,
+    PathNotFound,
     StateDamaged,
     StoreDenied,
     UnknownKey,
 )
+from penstock.pipeline.web import urls
 from penstock.queue.payloads import validate_name
-from penstock.service.access import SCOPES, KeyScope, Principal, root_of_key
+from penstock.service import paths
+from penstock.service.access import SCOPES, KeyScope, Principal
+from penstock.service.paths import real_path
 from penstock.service.shares import RateLimit
 from penstock.state_directory import make_private, write_refusal
 
@@ -41,8 +45,6 @@ MARK = "keys.made"
 """File beside it that stays when the last key, or the file of keys, is gone: requests still need one."""
 _MARKED = b"A key was made here: a server of this directory answers only requests with a key.\n"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
-
 _ABSENT = (0, 0, 0)
 
 
@@ -96,7 +98,7 @@ class Keys:
     def create(
         self, name: str, scope: KeyScope, tenants: Sequence[str] = (), roots: Sequence[str] = ()
     ) -> NewKey:
-        """Make a key and store its hash. ``roots``: see ``root_of_key``."""
+        """Make a key and store its hash. ``roots``: see ``_root_of_key``."""
         if not _NAME.fullmatch(name):
             raise InvalidName(
                 f"{name[:80]!a} cannot be the name of a key",
@@ -105,7 +107,7 @@ class Keys:
         if scope not in SCOPES:
             raise InvalidRequest(f"scope: expected one of {', '.join(SCOPES)}, got {str(scope)[:80]!r}")
         own = tuple(dict.fromkeys(validate_name("tenant_id", tenant) for tenant in tenants))
-        places = tuple(dict.fromkeys(map(root_of_key, roots)))
+        places = tuple(dict.fromkeys(map(_root_of_key, roots)))
         text = _PREFIX + clock.new_secret()
         made = _StoredKey(
             name=name,
@@ -285,6 +287,27 @@ def _seal(key: _StoredKey, secret: bytes) -> str:
 
 def _shown(key: _StoredKey) -> dict[str, Any]:
     return {name: getattr(key, name) for name in KeyView.__struct_fields__}
+
+
+def _root_of_key(given: str) -> str:
+    """A root of a key as it is stored: the real path of a folder, or the address of a site."""
+    if urls.is_web_url(given):
+        site = urls.canonical(given)
+        if site.rstrip("/") != urls.site_of(site):
+            raise InvalidRequest(
+                f"root: {given[:200]!r} is a part of a site, and links lead to all of it",
+                remedy=f"Name the site: {urls.site_of(site)[:200]}.",
+            )
+        return urls.site_of(site)
+    paths.refuse_unusable(given)
+    real = real_path(str(Path(given).expanduser()))
+    try:
+        real.encode()
+    except UnicodeEncodeError:
+        raise PathNotFound(f"root: the name of {given[:200]!a} must be UTF-8") from None
+    if not os.path.isdir(real):  # noqa: PTH112 - it never raises
+        raise PathNotFound(f"root: {given[:200]!a} is not a directory")
+    return real
 
 
 _SESSIONS_FILE = "sessions.json"

@@ -36,7 +36,6 @@ from penstock.queue.transitions import (
 )
 from penstock.service.limits import checked_key
 from penstock.service.options import unknown_option
-from penstock.service.paths import real_path
 from penstock.strict_json import encode_payload
 from penstock.vocabulary import WORDS_OF_JOBS
 
@@ -81,39 +80,6 @@ class Submission(SubmissionFields, total=False):
     webhook: str | None
     on_success: HookCall | None
     on_failure: HookCall | None
-
-
-_PATH_FIELDS: Mapping[str, tuple[str, ...]] = {
-    "file": ("file_path",),
-    "folder": ("folder_path",),
-    "project": ("project_root",),
-    "library": ("source_path",),
-    "rename": ("old_path", "new_path"),
-    "delete_document": ("document_id",),
-}
-"""Fields of payloads that are paths, or may be one."""
-
-
-def with_real_paths(submission: Submission) -> Submission:
-    """The submission with the paths of its payload as ``index`` stores them; others stay for the check."""
-    fields: tuple[str, ...] = ()
-    payload: object = None
-    if isinstance(submission, dict):  # anything else is refused later
-        fields = _PATH_FIELDS.get(submission.get("item_type", ""), ())
-        payload = submission.get("payload")
-    if not fields or not isinstance(payload, dict | Mapping):
-        return submission
-    real = {field: path for field in fields if (path := _real(payload.get(field))) is not None}
-    return {**submission, "payload": {**payload, **real}} if real else submission
-
-
-def _real(path: object) -> str | None:
-    if not isinstance(path, str) or not path.startswith("/"):
-        return None
-    try:
-        return real_path(path)
-    except (OSError, ValueError):  # no path of any disk
-        return None
 
 
 def new_jobs(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, Protocol, Unpack, cast, get_args
 
 import msgspec
@@ -15,28 +15,34 @@ from penstock.catalog.protocol import Catalog, CatalogSnapshot
 from penstock.catalog.rules import graph
 from penstock.catalog.rules.graph import AskedRelation, GraphMatch
 from penstock.catalog.rules.words import (
+    WORD_PIECES,
+    closest_word,
+    is_correctable,
     is_indexed_as_it_is,
+    is_likelier,
+    may_be_misspelt,
+    neighbours,
     query_words,
     quoted_phrases,
     with_words,
+    words_outside_quotes,
 )
 from penstock.catalog.values import ChunkView, Filters, KeywordHit, Space
 from penstock.config import Settings
-from penstock.errors import InvalidRequest, JobError, NotInGraph, ServiceUnavailable
-from penstock.pipeline.embed.protocol import Embedder
+from penstock.errors import InvalidRequest, InvalidSetting, JobError, NotInGraph, ServiceUnavailable
+from penstock.pipeline.embed.protocol import Embedder, count_tokens
 from penstock.pipeline.endpoint import ServiceGuard
 from penstock.pipeline.vectors.protocol import NearestVectors, NearVector, PublishedChunks
 from penstock.service.documents import catalog_filters
 from penstock.service.hits import (
     Correction,
+    Coverage,
     Hit,
     Match,
     RankedText,
     build_hit,
     collapse,
-    corrections,
     make_snippet,
-    merged,
     spread,
 )
 from penstock.service.hits import SearchResult as SearchResult
@@ -48,6 +54,7 @@ from penstock.service.options import (
     SearchRequest,
     refuse_unknown,
 )
+from penstock.service.projects import Places, SearchScope
 from penstock.vector_stores.protocol import SERVICE, PointFilter, VectorStore, collection_name
 from penstock.vocabulary import how_many
 
@@ -56,7 +63,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from penstock.service.passages import PromptContext
-    from penstock.service.projects import SearchScope
+
 _MAX_LIMIT = 1_000
 _MAX_QUERY = 100_000
 """Maximum number of characters of a query. A longer one would be embedded for seconds."""
@@ -76,6 +83,14 @@ _CONTEXT_TOKENS = 50
 """A context is made of so many hits, and one more for each so many tokens: few chunks are shorter."""
 _MOST_TENANTS = 1_000
 """Maximum number of tenants in the cache of spaces."""
+_MOST_CORRECTIONS = 3
+"""Misspelt words looked up in one query: a text in another language has many unknown words."""
+_MOST_TEXTS = 200
+"""Texts looked at for each word. A word in more of them is frequent enough to be meant."""
+_FIRST_TEXTS = 8
+"""Texts looked at first: mostly one is enough to know that there is such a word."""
+_SHOWN_TEXTS = 5
+"""Texts read to find the form of a word that they have."""
 
 
 class Reranker(Protocol):
@@ -154,12 +169,10 @@ class Search:
         ]
         if len(answers) == 1:
             return msgspec.structs.replace(answers[0], covered=scope.covered)
-        return merged(answers, limit, scope.covered)
+        return _merged(answers, limit, scope.covered)
 
     def _scope(self, options: FilteredScope) -> SearchScope:
         """The part of the index that a search is about."""
-        from penstock.service.projects import Places
-
         return Places(self._catalog, self._settings).search_scope(
             tenant_id=options.get("tenant_id"),
             branch=options.get("branch"),
@@ -176,7 +189,7 @@ class Search:
             rankings, chosen, found = self._find(snapshot, asked)
             if not options.get("exact", False):
                 known = {word for words in found.values() for word in words}
-                fixed = corrections(snapshot, query, asked.filters, known)
+                fixed = _corrections(snapshot, query, asked.filters, known)
             if fixed:
                 query = with_words(query, {each.word: each.searched for each in fixed})
                 asked = msgspec.structs.replace(asked, query=query)
@@ -212,8 +225,6 @@ class Search:
         ``max_tokens`` (2,000) are those of the Llama family; most models count fewer. Weak hits are left out.
         The other options are those of ``search``.
         """
-        from penstock.pipeline.embed.protocol import count_tokens
-
         # Late: other searches need neither passages nor the parsers behind their pages.
         from penstock.service.passages import context_of, pack
 
@@ -452,6 +463,81 @@ def _check(query: str, mode: str, limit: int, per_source: int | None) -> None:
         raise InvalidRequest(f"limit: expected 1 to {_MAX_LIMIT:,}, got {str(limit)[:40]!r}")
     if per_source is not None and per_source < 1:
         raise InvalidRequest(f"per_source: expected 1 or more, got {per_source}")
+
+
+def _merged(answers: Sequence[SearchResult], limit: int, covered: Coverage) -> SearchResult:
+    """Merge the hits of the same query in different scopes: good ones first, then by score; texts once."""
+    hits: dict[str, Hit] = {}
+    for hit in sorted((hit for each in answers for hit in each.hits), key=lambda hit: (hit.weak, -hit.score)):
+        hits.setdefault(hit.text.strip(), hit)
+    corrected = {each.word: each for answer in answers for each in answer.corrections}
+    # A word that one of the scopes has is no misspelt one.
+    fixed = [each for word, each in corrected.items() if all(_corrects(word, one) for one in answers)]
+    return SearchResult(
+        hits=list(hits.values())[:limit],
+        notes=tuple(dict.fromkeys(note for each in answers for note in each.notes)),
+        words=max((each.words for each in answers), key=len, default=()),
+        corrections=tuple(fixed),
+        covered=covered,
+    )
+
+
+def _corrects(word: str, answer: SearchResult) -> bool:
+    return any(each.word == word for each in answer.corrections)
+
+
+def _corrections(
+    snapshot: CatalogSnapshot, query: str, filters: Filters, found: Collection[str]
+) -> list[Correction]:
+    """Correct words that no document of the tenant has. ``found``: words known to occur, in lower case."""
+    doubtful = [
+        word
+        for word in words_outside_quotes(query)
+        # A capital inside a query begins a name, and names are like other words by chance.
+        if (word[0].islower() or query.lstrip().startswith(word))
+        and word.lower() not in found
+        and is_correctable(word)
+        and may_be_misspelt(word, _count_pieces)
+    ]
+    if not doubtful:
+        return []
+    missing = _missing(snapshot, _missing(snapshot, doubtful, filters, _FIRST_TEXTS), filters, _MOST_TEXTS)
+    return list(_corrected(snapshot, filters, missing[:_MOST_CORRECTIONS]))
+
+
+def _missing(snapshot: CatalogSnapshot, words: list[str], filters: Filters, most: int) -> list[str]:
+    """Words missing from all texts of the tenant. Words of very many texts of others count as known."""
+    if not words:
+        return []
+    known = snapshot.holding(words, Filters(tenant_id=filters.tenant_id), most=most)
+    return [
+        word
+        for word in words
+        if word not in known
+        or (not known[word].content_ids and not (known[word].cut and most == _MOST_TEXTS))
+    ]
+
+
+def _corrected(snapshot: CatalogSnapshot, filters: Filters, words: Collection[str]) -> Iterator[Correction]:
+    for word in words:
+        held = snapshot.holding(neighbours(word), filters, most=_MOST_TEXTS)
+        texts = {near: holding.content_ids for near, holding in held.items() if holding.content_ids}
+        if not texts:
+            continue
+        # The most frequent; of equally frequent ones the first by letters, so that every store says the same.
+        best = min(texts, key=lambda near: (-len(texts[near]), near))
+        views = snapshot.hydrate(texts[best][:_SHOWN_TEXTS], filters)
+        searched = closest_word(word, (view.text for view in views if view), best)
+        if is_likelier(searched, word, _count_pieces):
+            yield Correction(word=word, searched=searched)
+
+
+def _count_pieces(word: str) -> int:
+    """Number of pieces of a word; without the vocabulary a constant, so every word may be misspelt."""
+    try:
+        return count_tokens(word)
+    except InvalidSetting:
+        return WORD_PIECES + 1
 
 
 _ASKED_WEIGHT = 2.0
