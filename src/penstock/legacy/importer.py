@@ -30,6 +30,7 @@ from penstock.config import Settings
 from penstock.errors import ImportRefused, InvalidName, InvalidRequest
 from penstock.extensions import refuse_missing
 from penstock.legacy import mappings
+from penstock.legacy.journal_source import JournalSource
 from penstock.legacy.mappings import (
     DOCUMENTS,
     EPOCH,
@@ -47,6 +48,7 @@ from penstock.legacy.mappings import (
     Unmappable,
     storable_text,
 )
+from penstock.legacy.sqlite_source import SqliteSource
 from penstock.queue import payloads, transitions
 from penstock.queue.factory import postgres_driver
 from penstock.queue.job import Job, NewJob, Status, failure_reason
@@ -271,9 +273,16 @@ def _open_source(kind: str, address: str) -> LegacySource:
     """Open the source of an import; the address is a URL or a path."""
     url = StoreUrl(address)
     if kind == _REDIS_CONTRACT:
-        return _redis_source(url)
+        if not url.is_redis_server:
+            raise _wrong_address(kind, url, "redis://HOST:PORT/DATABASE")
+        refuse_missing("redis", "an import from Redis")
+        from penstock.legacy.redis_source import RedisSource
+
+        return RedisSource(url.text)
     if kind == "job-journal":
-        return _journal_source(url)
+        if url.scheme not in ("", "jsonl"):
+            raise _wrong_address(kind, url, "the directory with index_queue.jsonl")
+        return JournalSource(url.text)
     known = _KINDS[kind]
     if url.engine == "postgres":
         with postgres_driver():
@@ -281,28 +290,9 @@ def _open_source(kind: str, address: str) -> LegacySource:
 
         return PostgresSource(address, known.tables, what=known.what)
     if url.engine == "sqlite" or "://" not in address:
-        from penstock.legacy.sqlite_source import SqliteSource
-
         path = url.path if url.engine == "sqlite" else Path(address).expanduser()
         return SqliteSource(path, known.tables, what=known.what)
     raise _wrong_address(kind, url, "the path of an SQLite file, or postgresql://…")
-
-
-def _redis_source(url: StoreUrl) -> LegacySource:
-    if not url.is_redis_server:
-        raise _wrong_address("redis-contract", url, "redis://HOST:PORT/DATABASE")
-    refuse_missing("redis", "an import from Redis")
-    from penstock.legacy.redis_source import RedisSource
-
-    return RedisSource(url.text)
-
-
-def _journal_source(url: StoreUrl) -> LegacySource:
-    if url.scheme not in ("", "jsonl"):
-        raise _wrong_address("job-journal", url, "the directory with index_queue.jsonl")
-    from penstock.legacy.journal_source import JournalSource
-
-    return JournalSource(url.text)
 
 
 def _wrong_address(kind: str, url: StoreUrl, wanted: str) -> ImportRefused:
@@ -470,7 +460,11 @@ class _Importer:
         self._ledger.record_imports(
             self._builder.kind,
             self._builder.source,
-            [_recorded(report) for report in fresh if report.outcome is not RowOutcome.REFUSED],
+            [
+                ImportedRow(report.table, report.id, report.outcome.value, report.job_id)
+                for report in fresh
+                if report.outcome is not RowOutcome.REFUSED
+            ],
         )
         return [reports[row.table, row.row_id] for row in rows]
 
@@ -685,10 +679,6 @@ def _known_rows(
 
 def _known_report(found: ImportedRow) -> RowReport:
     return RowReport(found.name, found.row_id, RowOutcome(found.outcome), found.job_id, "imported before")
-
-
-def _recorded(report: RowReport) -> ImportedRow:
-    return ImportedRow(report.table, report.id, report.outcome.value, report.job_id)
 
 
 def _batches(rows: Iterable[LegacyRow], size: int = _BATCH) -> Iterator[list[LegacyRow]]:

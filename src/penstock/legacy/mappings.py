@@ -596,7 +596,7 @@ def _document(columns: _Columns) -> PlannedJob:
         tenant_id=columns.text("tenant_id"),
         priority=columns.number("priority"),
         created_at=created_at,
-        error_message=_message(errors) if status is Status.FAILED else None,
+        error_message="; ".join(dict.fromkeys(errors)) or _ERROR_UNKNOWN if status is Status.FAILED else None,
         path=path,
         extra=extra,
         note=note,
@@ -636,7 +636,7 @@ def _reading(
     moments = [moment for value in times if value is not None and (moment := _read_time(value)) is not None]
     return FinishedReading(
         # A page that was not read leaves a gap in the numbers, or a page without text.
-        pages=tuple(_page_text(page) for page in found),
+        pages=tuple(map(_page_text, found)),
         read_at=max(moments, default=None),
         sha256=_sha256(columns),
         embedded=statuses[1:2] == [Status.DONE],
@@ -674,10 +674,6 @@ def _sha256(columns: _Columns) -> str | None:
     return found if re.fullmatch(r"[0-9a-f]{64}", found) else None
 
 
-def _message(errors: list[str]) -> str:
-    return "; ".join(dict.fromkeys(errors)) or _ERROR_UNKNOWN
-
-
 def _path(columns: _Columns) -> str:
     found = columns.text(*_DOCUMENT_PATH)
     if found is None:
@@ -698,16 +694,12 @@ def _statuses(columns: _Columns) -> list[Status]:
         words = former
     elif any(former):
         # Both were kept for a while. A phase that was never started may have been done before the change.
-        pairs = zip(words, _spread(former), strict=True)
+        convert, index = former
+        pairs = zip(words, [convert, *[index] * (len(PHASES) - 1)], strict=True)
         words = [old if word in (None, "pending") else word for word, old in pairs]
     if not any(words):
         return [Status.PENDING]
     return [_read_status(word, **_DOCUMENT_WORDS) for word in words]
-
-
-def _spread(former: list[str | None]) -> list[str | None]:
-    convert, index = former
-    return [convert, *[index] * (len(PHASES) - 1)]
 
 
 _ONE_FILE = "its reindex indexes this file again and removes no others: penstock collection clear does"

@@ -9,7 +9,7 @@
 ``notes``, ``libraries``, ``collections``, ``uploads``: further ways into the index, and out of it
 ``search``, ``hits``: a search by words, vectors and the graph, and what it returns
 ``passages``: passages for a prompt, and chunks like a given one
-``graph``, ``graph_svg``: entities and relations, and their picture
+``graph``: entities and relations, and their picture
 ``why``: why a path is not found, why a job waits, failed files, histories
 ``doctor``, ``upkeep``: a check of the installation; re-indexing, comparison with the disk, models
 ``access``, ``keys``, ``shares``: senders of requests to a server, their keys and sessions, and their parts

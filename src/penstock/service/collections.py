@@ -70,7 +70,8 @@ class Collections:
 
     def show(self, collection: str, *, tenant_id: str | None = None) -> CollectionRecord:
         """Show a collection of a tenant (None: the default one). Raises ``CollectionNotFound``."""
-        tenant_id = self._tenant(tenant_id)
+        named = self._jobs.settings.tenant_id if tenant_id is None else tenant_id
+        tenant_id = validate_name("tenant_id", named)
         found = [one for one in self.list(tenant_id) if one.collection == collection]
         open_jobs = self._open_jobs(tenant_id, validate_name("collection", collection))
         if not found and not open_jobs:
@@ -91,10 +92,6 @@ class Collections:
         """
         record = self.show(collection, tenant_id=tenant_id)
         return self._jobs.submit(exact=True, **clearing(record.collection, record.tenant_id))
-
-    def _tenant(self, tenant_id: str | None) -> str:
-        named = self._jobs.settings.tenant_id if tenant_id is None else tenant_id
-        return validate_name("tenant_id", named)
 
     def remove_older(
         self,

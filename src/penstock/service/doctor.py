@@ -456,7 +456,9 @@ def _vector_search(open_vector_store: Callable[[], VectorStore | None]) -> Check
     try:
         store = open_vector_store()
         if store is None:
-            return _vector_index()
+            installed = next(extra for extra in EXTRAS if extra.name == "usearch").installed
+            detail = "exact, and approximate by usearch for very many chunks" if installed else "exact"
+            return Check(subject="vector search", detail=detail)
         return Check(subject="vector search", detail=f"{store.check()}, {store.address}")
     except PenstockError as error:
         return _failed("vector search", error)
@@ -471,12 +473,6 @@ def _graph_store(open_graph_store: Callable[[], GraphCopy | None]) -> Iterator[C
                 yield Check(subject="graph store", detail=store.address)
     except PenstockError as error:
         yield _failed("graph store", error)
-
-
-def _vector_index() -> Check:
-    installed = next(extra for extra in EXTRAS if extra.name == "usearch").installed
-    detail = "exact, and approximate by usearch for very many chunks" if installed else "exact"
-    return Check(subject="vector search", detail=detail)
 
 
 def _formats() -> Iterator[Check]:

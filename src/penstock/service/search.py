@@ -471,8 +471,9 @@ def _merged(answers: Sequence[SearchResult], limit: int, covered: Coverage) -> S
     for hit in sorted((hit for each in answers for hit in each.hits), key=lambda hit: (hit.weak, -hit.score)):
         hits.setdefault(hit.text.strip(), hit)
     corrected = {each.word: each for answer in answers for each in answer.corrections}
+    misspelt = [{each.word for each in answer.corrections} for answer in answers]
     # A word that one of the scopes has is no misspelt one.
-    fixed = [each for word, each in corrected.items() if all(_corrects(word, one) for one in answers)]
+    fixed = [each for word, each in corrected.items() if all(word in words for words in misspelt)]
     return SearchResult(
         hits=list(hits.values())[:limit],
         notes=tuple(dict.fromkeys(note for each in answers for note in each.notes)),
@@ -480,10 +481,6 @@ def _merged(answers: Sequence[SearchResult], limit: int, covered: Coverage) -> S
         corrections=tuple(fixed),
         covered=covered,
     )
-
-
-def _corrects(word: str, answer: SearchResult) -> bool:
-    return any(each.word == word for each in answer.corrections)
 
 
 def _corrections(
@@ -746,7 +743,9 @@ class Rankings(msgspec.Struct, frozen=True):
 
     def fused(self, weights: Mapping[str, float] = VECTOR_WEIGHTS) -> list[tuple[int, float]]:
         """Merge all rankings; see ``_fused``. ``weights``: of the vectors, by embedder."""
-        keyword = _Scores({hit.content_id: hit.score for hit in self.keyword}, self._outside_keyword())
+        # The score of a chunk outside the keyword ranking: nothing, unless the ranking was cut.
+        outside = self.keyword[-1].score if len(self.keyword) >= self.depth else 0.0
+        keyword = _Scores({hit.content_id: hit.score for hit in self.keyword}, outside)
         spaces = [
             _Scores(
                 {hit.content_id: hit.score for hit in space.near},
@@ -756,10 +755,6 @@ class Rankings(msgspec.Struct, frozen=True):
             for space in self.spaces
         ]
         return _fused(keyword, spaces, self.graph)
-
-    def _outside_keyword(self) -> float:
-        """The score of a chunk outside the keyword ranking: nothing, unless the ranking was cut."""
-        return self.keyword[-1].score if len(self.keyword) >= self.depth else 0.0
 
     def matches(self, words: Mapping[int, tuple[str, ...]], asked: int) -> Callable[[int], Match]:
         """Return a function describing the match of a chunk. ``words``: found ones, of ``asked`` in all."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Literal, Protocol, TypeAlias, TypeVar
@@ -314,7 +314,9 @@ def _ledger_above(snapshot: CatalogSnapshot, place: Place, path: str) -> LedgerE
 def _reason(path: str, known: PathReport, recognized: RecognizedPages | None = None) -> Reason | None:
     source, ledger = known.source, known.ledger
     missing = tuple(_missing_part(one) for one in known.missing)
-    if known.building is not None and _not_read_yet(known.building):
+    phases = known.building.phases.values() if known.building is not None else ()
+    if any((state.error or "").startswith(NOT_READ) for state in phases):
+        # A file inside another one that still waits for a job.
         waiting = "its container was read; the file itself has not been read yet"
         return Reason(path=path, verdict="waiting", cause=waiting, remedy=members.FAILURE_CODES[NOT_READ])
     if known.building is not None and not known.building.settled:
@@ -376,11 +378,6 @@ def recognized_text(found: RecognizedPages) -> str:
     if found.confidence is not None:
         text += f", mean confidence {found.confidence:.0f}"
     return f"{text}, low on {found.low:,}" if found.low else text
-
-
-def _not_read_yet(building: Document) -> bool:
-    """Check whether a file inside another still waits for a job."""
-    return any((state.error or "").startswith(NOT_READ) for _, state in building.phases.items())
 
 
 def _remedy(building: Document, source: Source | None) -> str:
@@ -496,10 +493,14 @@ def reason(queue: Queue, job: Job, position: Position | None, heartbeat_s: float
     if job.held is Held.TIME and job.run_at is not None:
         return _until(job, job.run_at, queue.now())
     if job.held is Held.LOCK:
-        return _locked(queue, job)
+        holder = _holder(queue, job)
+        return (
+            f"held by the lock of {holder.queue_id}" if holder else "held by a lock that is being handed over"
+        )
     if job.held is Held.AFTER:
         return _dependent(queue, job)
-    scope = _covering(queue.paused(), job)
+    paused = sorted(queue.paused())
+    scope = next((each for each in paused if each.covers(job.tenant_id, job.collection)), None)
     if job.held is Held.PAUSE or scope is not None:
         return _paused(scope)
     return _queued(position, idle=not living_workers(queue, heartbeat_s))
@@ -566,11 +567,6 @@ def first_dependency(found: Dependencies) -> str:
     return f"waiting for {found.after[0]}{more}"
 
 
-def _locked(queue: Queue, job: Job) -> str:
-    holder = _holder(queue, job)
-    return f"held by the lock of {holder.queue_id}" if holder else "held by a lock that is being handed over"
-
-
 def _holder(queue: Queue, job: Job) -> Job | None:
     """Find the job with the lock. It may be pending: in back-off, or released by its limit."""
     running = JobQuery(lock_key=job.lock_key, statuses=frozenset({Status.IN_PROGRESS}), limit=1)
@@ -583,10 +579,6 @@ def _holder(queue: Queue, job: Job) -> Job | None:
             if other.lock_held:
                 return other
     return None
-
-
-def _covering(paused: Collection[Scope], job: Job) -> Scope | None:
-    return next((scope for scope in sorted(paused) if scope.covers(job.tenant_id, job.collection)), None)
 
 
 def _paused(scope: Scope | None) -> str:
@@ -621,7 +613,8 @@ def history(job: Job) -> list[HistoryEntry]:
     if job.started_at is not None:
         entries.append(HistoryEntry(job.started_at, "started", f"run {job.run}", job.worker_id))
     entries += departures
-    if job.finished_at is not None and not _has_end(departures, job.finished_at):
+    ends = [event.at for event in departures if event.what in _ENDINGS]
+    if job.finished_at is not None and job.finished_at not in ends:
         entries.append(HistoryEntry(job.finished_at, job.status.value, job.error_message, job.worker_id))
     # Sorting is stable: events of one moment stay in the order above.
     return sorted(entries, key=lambda entry: entry.at)
@@ -651,7 +644,3 @@ def history_of(
 def _about(event: DocumentEvent) -> str:
     note = {"renamed": f"{event.path} → {event.note}", "removed": event.path}.get(event.what, event.note)
     return f"{note} (job {event.job_id})" if event.job_id else note
-
-
-def _has_end(departures: list[HistoryEntry], finished_at: datetime) -> bool:
-    return any(entry.at == finished_at and entry.what in _ENDINGS for entry in departures)
