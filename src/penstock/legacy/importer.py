@@ -7,6 +7,7 @@ that was killed goes on where it ended, and one that runs twice adds nothing.
 from __future__ import annotations
 
 import dataclasses
+import enum
 import hashlib
 import os
 import sqlite3
@@ -42,8 +43,6 @@ from penstock.legacy.mappings import (
     Planned,
     PlannedJob,
     RagPlace,
-    RowOutcome,
-    RowReport,
     TableSource,
     Unmappable,
     storable_text,
@@ -78,6 +77,25 @@ _FILE_GONE = "ERR_FILE_NOT_FOUND"
 _SHORTEST_KEPT_ID = 8
 """Shorter ids, such as numbers, are those of rows and not of jobs: another source may have them, too."""
 _RowMapping: TypeAlias = Callable[[LegacyRow], Planned]
+
+
+class RowOutcome(enum.StrEnum):
+    """Outcome of a row: a job to be run, a part of another job, an ended job, or nothing."""
+
+    IMPORTED = "imported"
+    MERGED = "merged"
+    ENDED = "ended"
+    REFUSED = "refused"
+
+
+class RowReport(msgspec.Struct, frozen=True):
+    """Outcome of one row, as reported by an import."""
+
+    table: str
+    id: str
+    outcome: RowOutcome
+    job_id: str | None = None
+    reason: str | None = None
 
 
 @dataclasses.dataclass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import enum
 import math
 import posixpath
 import re
@@ -51,25 +50,6 @@ class LegacyRow(msgspec.Struct, frozen=True):
     row_id: str
     values: Mapping[str, Any] = {}
     fault: str | None = None
-
-
-class RowOutcome(enum.StrEnum):
-    """Outcome of a row: a job to be run, a part of another job, an ended job, or nothing."""
-
-    IMPORTED = "imported"
-    MERGED = "merged"
-    ENDED = "ended"
-    REFUSED = "refused"
-
-
-class RowReport(msgspec.Struct, frozen=True):
-    """Outcome of one row, as reported by an import."""
-
-    table: str
-    id: str
-    outcome: RowOutcome
-    job_id: str | None = None
-    reason: str | None = None
 
 
 class FinishedReading(msgspec.Struct, frozen=True, kw_only=True):

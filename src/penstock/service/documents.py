@@ -55,7 +55,7 @@ from penstock.service.options import (
 )
 from penstock.service.paths import real_path
 from penstock.service.projects import Placement, Projects, WantedPlace
-from penstock.service.requests import HistoryEntry, Receipt, Submission
+from penstock.service.requests import HistoryEntry, Receipt, Submission, submission_at
 from penstock.service.why import (
     LOW_CONFIDENCE,
     Below,
@@ -237,11 +237,9 @@ class Documents:
         Raises ``UnknownDocument`` if there is no such document, nor a live job that may index it.
         """
         refuse_unknown("removal", where, PathPlace)
-        submission: Submission = {"item_type": "delete_document", "op": "delete", "payload": {}}
         if (source_id := self._id_of(path_or_id)) is not None:
             place = self.place(**_where(where))
-            submission["payload"] = {"document_id": source_id}
-            return _at(submission, place)
+            return submission_at(place, "delete_document", "delete", {"document_id": source_id})
         place, names = self.place_at(path_or_id, where), (paths.shown(path_or_id), paths.real(path_or_id))
         with self.catalog.snapshot() as snapshot:
             found = (snapshot.find(place, name) for name in names)
@@ -254,14 +252,12 @@ class Documents:
             # Nothing below it is known yet, but jobs already queued must not add documents after the removal.
             folder = names[1]
         if document is None and folder is not None:
-            submission["item_type"] = "folder"
-            submission["payload"] = {"folder_path": folder}
-        else:
-            if document is None:
-                self._refuse_unless_awaited(path_or_id, place, names)
-            by_name = os.sep in path_or_id or os.path.lexists(path_or_id)
-            submission["payload"] = {"document_id": document or (names[0] if by_name else path_or_id)}
-        return _at(submission, place)
+            return submission_at(place, "folder", "delete", {"folder_path": folder})
+        if document is None:
+            self._refuse_unless_awaited(path_or_id, place, names)
+        by_name = os.sep in path_or_id or os.path.lexists(path_or_id)
+        meant = document or (names[0] if by_name else path_or_id)
+        return submission_at(place, "delete_document", "delete", {"document_id": meant})
 
     def _refuse_unless_awaited(self, path_or_id: str, place: Place, names: Sequence[str]) -> None:
         if any(why.awaited(self._jobs.queue, name, place) for name in names):
@@ -611,19 +607,9 @@ def renaming(documents: Documents, old: str, new: str, where: MovedWhere) -> Sub
         recorded = bool(snapshot.known(place, new_path, limit=1))
     if not known:
         _refuse_absent(documents, old, place, recorded=recorded)
-    return {
-        "item_type": "rename",
-        "op": "update",
-        "payload": {
-            "old_path": old_path,
-            "new_path": new_path,
-            "is_folder": os.path.isdir(new) or os.path.isdir(old),  # noqa: PTH112 - it never raises
-        },
-        "tenant_id": place.tenant_id,
-        "collection": place.collection,
-        "branch": place.branch,
-        "metadata": found.metadata or None,
-    }
+    is_folder = os.path.isdir(new) or os.path.isdir(old)  # noqa: PTH112 - it never raises
+    payload = {"old_path": old_path, "new_path": new_path, "is_folder": is_folder}
+    return {**submission_at(place, "rename", "update", payload), "metadata": found.metadata or None}
 
 
 def _refuse_absent(documents: Documents, old: str, place: Place, *, recorded: bool) -> None:
@@ -661,13 +647,6 @@ def _where(where: Mapping[str, Any]) -> Where:
         "collection": where.get("collection"),
         "branch": where.get("branch"),
     }
-
-
-def _at(submission: Submission, place: Place) -> Submission:
-    submission["tenant_id"] = place.tenant_id
-    submission["collection"] = place.collection
-    submission["branch"] = place.branch
-    return submission
 
 
 def _of_tenant(source: Source | None, tenant_id: str) -> Source | None:

@@ -23,7 +23,7 @@ from penstock.service import paths
 from penstock.service.options import IndexOptions, texts
 from penstock.service.paths import real_path
 from penstock.service.projects import Placement
-from penstock.service.requests import Submission
+from penstock.service.requests import Submission, submission_at
 
 if TYPE_CHECKING:
     from penstock.catalog.protocol import CatalogSnapshot
@@ -352,14 +352,8 @@ class ChangePlan:
         return self._submission("file", "ingest", {"file_path": path, **options})
 
     def _submission(self, item_type: str, op: str, payload: dict[str, Any]) -> Submission:
-        place = self._place
         return {
-            "item_type": item_type,
-            "op": op,
-            "payload": payload,
-            "tenant_id": place.tenant_id,
-            "collection": place.collection,
-            "branch": place.branch,
+            **submission_at(self._place, item_type, op, payload),
             "metadata": self._placement.metadata or None,
         }
 

@@ -17,7 +17,7 @@ from penstock.queue import payloads
 from penstock.queue.job import NewJob
 from penstock.queue.payloads import ContentPayload
 from penstock.service.jobs import Jobs
-from penstock.service.requests import Receipt, Submission
+from penstock.service.requests import Receipt, Submission, submission_at
 from penstock.strict_json import encode_payload
 
 _FIELDS = {"item_type", "op", "payload", "tenant_id", "collection", "branch"}
@@ -54,7 +54,7 @@ class Notebook:
 
     def addition(self, text: str, place: Place, *, tags: Sequence[str] = ()) -> Submission:
         """Build the submission of ``add`` without submitting it."""
-        return _submission("ingest", place, {"content": text} | payloads.tag_fields(tags))
+        return submission_at(place, "content", "ingest", {"content": text} | payloads.tag_fields(tags))
 
     def replace(
         self, note_id: str, text: str, place: Place, *, tags: Sequence[str] = (), drop_tags: bool = False
@@ -70,7 +70,7 @@ class Notebook:
         return self._submit("delete", place, {"document_id" if by_id else "content": text_or_id})
 
     def _submit(self, op: str, place: Place, payload: dict[str, Any]) -> Receipt:
-        return self._jobs.submit(**_submission(op, place, payload))
+        return self._jobs.submit(**submission_at(place, "content", op, payload))
 
     def place_of(
         self, tenant_id: str | None = None, collection: str | None = None, branch: str | None = None
@@ -139,17 +139,6 @@ def _text(snapshot: CatalogSnapshot, source: Source) -> str | None:
     """The text stored with the first page; None while the first version is being indexed."""
     pages = snapshot.content(source.published_id) if source.published_id is not None else ()
     return pages[0].text if pages else None
-
-
-def _submission(op: str, place: Place, payload: dict[str, Any]) -> Submission:
-    return {
-        "item_type": "content",
-        "op": op,
-        "payload": payload,
-        "tenant_id": place.tenant_id,
-        "collection": place.collection,
-        "branch": place.branch,
-    }
 
 
 class NoteRows:

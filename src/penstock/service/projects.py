@@ -25,7 +25,7 @@ from penstock.service.hits import Coverage, SearchedPart
 from penstock.service.jobs import Jobs
 from penstock.service.options import DocumentFilters, ProjectChoice
 from penstock.service.paths import real_path
-from penstock.service.requests import Receipt, Submission
+from penstock.service.requests import Receipt, submission_at
 
 _NO_GIT_BRANCH = "main"
 """The branch of a project that is no git repository."""
@@ -110,17 +110,6 @@ def placed(
     project = recorded or project_of(tree)
     branch = wanted.branch or tree.branch
     return Placement(project.tenant_id, branch, project, follows=branch == tree.branch)
-
-
-def _bounded(placement: Placement, wanted: WantedPlace, principal: Principal, default: str) -> Placement:
-    """Keep a decision within the tenants of a key: other than those, the key's own one."""
-    if wanted.tenant_id is not None:
-        return msgspec.structs.replace(placement, tenant_id=principal.tenant(wanted.tenant_id, default))
-    if not principal.bound or (placement.project is not None and principal.owns(placement.project.tenant_id)):
-        return placement
-    # The branch of a project stays only where the request asked for the project.
-    branch = placement.branch if wanted.project or placement.project is None else wanted.branch
-    return Placement(principal.tenant(None, default), branch)
 
 
 def project_of(tree: WorkTree) -> ProjectRoot:
@@ -257,7 +246,16 @@ class Places:
         return self._bounded(found, wanted)
 
     def _bounded(self, placement: Placement, wanted: WantedPlace) -> Placement:
-        return _bounded(placement, wanted, self._principal, self._settings.tenant_id)
+        """Keep a decision within the tenants of a key: other than those, the key's own one."""
+        principal, default = self._principal, self._settings.tenant_id
+        if wanted.tenant_id is not None:
+            return msgspec.structs.replace(placement, tenant_id=principal.tenant(wanted.tenant_id, default))
+        project = placement.project
+        if not principal.bound or (project is not None and principal.owns(project.tenant_id)):
+            return placement
+        # The branch of a project stays only where the request asked for the project.
+        branch = placement.branch if wanted.project or project is None else wanted.branch
+        return Placement(principal.tenant(None, default), branch)
 
     # Parts of the index that a search covers.
 
@@ -419,18 +417,12 @@ class Projects(Places):
 
     def prune(self, plans: Iterable[Prune]) -> list[Receipt]:
         """Queue a removal for each branch."""
-        submissions: list[Submission] = [
-            {
-                "item_type": "folder",
-                "op": "delete",
-                "payload": {"folder_path": "/"},
-                "tenant_id": plan.project.tenant_id,
-                "collection": one.collection,
-                "branch": one.branch,
-            }
+        places = [
+            Place(plan.project.tenant_id, one.collection, one.branch)
             for plan in plans
             for one in plan.branches
         ]
+        submissions = [submission_at(place, "folder", "delete", {"folder_path": "/"}) for place in places]
         return self._jobs.submit_many(submissions, limited=False, exact=True) if submissions else []
 
     def move(self, old: str, new: str) -> ProjectRoot:

@@ -12,6 +12,7 @@ import msgspec
 
 from penstock import clock
 from penstock.catalog.rules.publication import remedy_for
+from penstock.catalog.values import Place
 from penstock.config import Settings
 from penstock.errors import (
     InvalidName,
@@ -80,6 +81,18 @@ class Submission(SubmissionFields, total=False):
     webhook: str | None
     on_success: HookCall | None
     on_failure: HookCall | None
+
+
+def submission_at(place: Place, item_type: str, op: str, payload: Mapping[str, Any]) -> Submission:
+    """A submission for documents of a place."""
+    return {
+        "item_type": item_type,
+        "op": op,
+        "payload": payload,
+        "tenant_id": place.tenant_id,
+        "collection": place.collection,
+        "branch": place.branch,
+    }
 
 
 def new_jobs(

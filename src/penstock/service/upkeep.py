@@ -31,7 +31,7 @@ from penstock.pipeline.walk.repository import WORK_TREE, other_state
 from penstock.queue.payloads import delivered_file_of, validate_name
 from penstock.service.jobs import Jobs
 from penstock.service.projects import followed
-from penstock.service.requests import Receipt, Submission
+from penstock.service.requests import Receipt, Submission, submission_at
 from penstock.service.why import FailedPath, failed_paths
 
 REASONS = {
@@ -117,12 +117,7 @@ class Rebuilder:
         self._catalog.set_fingerprints({Phase.VECTOR: plan.space}, replace=True)
         submissions: list[Submission] = [
             {
-                "item_type": "folder",
-                "op": "ingest",
-                "payload": {"folder_path": root},
-                "tenant_id": place.tenant_id,
-                "collection": place.collection,
-                "branch": place.branch,
+                **submission_at(place, "folder", "ingest", {"folder_path": root}),
                 "priority": _PRIORITY,
                 "metadata": {OUTDATED: True} | self._work_tree(place),
                 # An ordinary index job of the same folder does not re-index unchanged files.
@@ -269,12 +264,7 @@ class Verifier:
         """Queue a job for every path different on the disk, unless the disk may be unmounted."""
         submissions: list[Submission] = [
             {
-                "item_type": "file",
-                "op": "ingest",
-                "payload": {"file_path": one.path},
-                "tenant_id": one.place.tenant_id,
-                "collection": one.place.collection,
-                "branch": one.place.branch,
+                **submission_at(one.place, "file", "ingest", {"file_path": one.path}),
                 # Size and time are unchanged: a plain request, which would skip the file, is not the same.
                 "dedupe": not one.content,
                 # The disk may be unmounted, or another branch checked out, by the time the job runs.
