@@ -1,4 +1,4 @@
-"""Shares of what a server has a limited amount of: open streams and uploads, requests, bytes of files.
+"""Shares of what a server has a limited number of: open streams, uploads, requests.
 
 One key, and one machine, may have a part of all of it. Without these parts the first sender who takes
 everything locks out all others, and is not even hindered by it.
@@ -10,14 +10,13 @@ import ipaddress
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 import msgspec
 
 from penstock import clock
-from penstock.errors import RateLimited, TooManyAtOnce, UploadQuotaReached
+from penstock.errors import RateLimited, TooManyAtOnce
 from penstock.vocabulary import how_many
 
 _MOST_KEYS = 10_000
@@ -170,42 +169,3 @@ def _network(address: str) -> str:
     if found.version == 4:
         return address
     return str(ipaddress.ip_network((found, 64), strict=False))
-
-
-class _Counted(Protocol):
-    """A kind of uploaded files, which knows their size."""
-
-    def stored_bytes(self, tenant_id: str) -> int:
-        """Bytes of all stored files of a tenant."""
-
-
-class UploadQuota:
-    """The quota of the files of each tenant, of all kinds together; None is no limit.
-
-    ``lock`` is held from the count to the end of the change: two uploads at a time would each find the place
-    that is left for one.
-    """
-
-    def __init__(self, most_bytes: int | None) -> None:
-        self.most_bytes = most_bytes
-        self.lock = threading.Lock()
-        self._kinds: list[_Counted] = []
-
-    def add(self, kind: _Counted) -> None:
-        """Count files of this kind as well."""
-        self._kinds.append(kind)
-
-    def refuse(self, tenant_id: str, more: int, *, own: _Counted, count: Callable[[], int]) -> None:
-        """Refuse files that would exceed the quota. ``count``: bytes of the files of the caller's own kind.
-
-        What makes the files of a tenant smaller is never refused.
-        """
-        if self.most_bytes is None or more <= 0:
-            return
-        others = sum(kind.stored_bytes(tenant_id) for kind in self._kinds if kind is not own)
-        wanted = count() + others + more
-        if wanted > self.most_bytes:
-            raise UploadQuotaReached(
-                f"the uploads of tenant {tenant_id[:80]!r} would have {wanted:,} bytes, and the quota is "
-                f"{self.most_bytes:,}"
-            )

@@ -10,7 +10,8 @@ import hashlib
 import logging
 import os
 import shutil
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
@@ -27,6 +28,7 @@ from penstock.errors import (
     PenstockError,
     RequestTooLarge,
     TooManyUploads,
+    UploadQuotaReached,
 )
 from penstock.handlers.source_files import FetchedFiles, UploadsLock, uploads_lock
 from penstock.pipeline.extract import file_types
@@ -36,7 +38,7 @@ from penstock.service.job_views import JobRecords, SubmitRecord
 from penstock.service.jobs import Jobs
 from penstock.service.libraries import version_in_name
 from penstock.service.requests import Submission
-from penstock.service.shares import NOBODY, Shares, Taker, UploadQuota
+from penstock.service.shares import NOBODY, Shares, Taker
 from penstock.state_directory import make_private, private_opener, write_refusal
 
 INCOMING = ".incoming"
@@ -269,6 +271,38 @@ class Upload:
                 file.close()
             self._path.unlink(missing_ok=True)
             self._uploads.ended(self._taker)
+
+
+class UploadQuota:
+    """The quota of the files of each tenant, of all kinds together; None is no limit.
+
+    ``lock`` is held from the count to the end of the change: two uploads at a time would each find the place
+    that is left for one.
+    """
+
+    def __init__(self, most_bytes: int | None) -> None:
+        self.most_bytes = most_bytes
+        self.lock = threading.Lock()
+        self._kinds: list[Uploads] = []
+
+    def add(self, kind: Uploads) -> None:
+        """Count files of this kind as well."""
+        self._kinds.append(kind)
+
+    def refuse(self, tenant_id: str, more: int, *, own: Uploads, count: Callable[[], int]) -> None:
+        """Refuse files that would exceed the quota. ``count``: bytes of the files of the caller's own kind.
+
+        What makes the files of a tenant smaller is never refused.
+        """
+        if self.most_bytes is None or more <= 0:
+            return
+        others = sum(kind.stored_bytes(tenant_id) for kind in self._kinds if kind is not own)
+        wanted = count() + others + more
+        if wanted > self.most_bytes:
+            raise UploadQuotaReached(
+                f"the uploads of tenant {tenant_id[:80]!r} would have {wanted:,} bytes, and the quota is "
+                f"{self.most_bytes:,}"
+            )
 
 
 def refuse_name(name: str) -> None:

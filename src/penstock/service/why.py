@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Literal, Protocol, TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -276,12 +276,7 @@ def of_folder(snapshot: CatalogSnapshot, place: Place, folder: str) -> Reason | 
     )
 
 
-class _HasPath(Protocol):
-    @property
-    def path(self) -> str: ...
-
-
-_Row = TypeVar("_Row", bound=_HasPath)
+_Row = TypeVar("_Row", KnownSource, LedgerEntry)
 
 
 def _pages(read: Callable[..., list[_Row]], place: Place, folder: str) -> Iterator[_Row]:
