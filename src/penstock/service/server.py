@@ -44,6 +44,10 @@ _PROBE_EVERY_S, _PROBE_AGAIN_S = 10.0, 1.0
 """Time for which a probe of the disk counts; the second one after a failed probe."""
 _JOBS_LANE = "jobs"
 """The lane of jobs, beside those of tasks."""
+_PREFIX = "penstock_"
+_MOST_TENANTS = 200
+_TOKENS = "Tokens sent to endpoints this month."
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,38 +72,6 @@ class BreakerRecord(msgspec.Struct, frozen=True, kw_only=True):
     state: Annotated[str, msgspec.Meta(extra_json_schema={"enum": ["open", "half-open", "closed"]})]
     reason: str | None = None
     until: datetime | None = None
-
-
-def _worker_records(queue: Queue, heartbeat_s: float) -> list[WorkerRecord]:
-    """Workers without a reported end."""
-    now = queue.now()
-    return [
-        WorkerRecord(
-            worker_id=worker.worker_id,
-            host=worker.host,
-            pid=worker.pid,
-            processes=int(worker.info.get("processes", 1)),
-            lanes=list(worker.info.get("lanes", ())),
-            slots=int(worker.info.get("processes", 1)),
-            running=worker.info.get("running"),
-            started_at=worker.started_at,
-            heartbeat_at=worker.seen_at,
-            state="alive" if worker.alive(now, heartbeat_s) else "silent",
-        )
-        for worker in queue.workers()
-        if not worker.info.get(WORKER_ENDED)
-    ]
-
-
-def _breaker_records(workers: Sequence[WorkerReport]) -> list[BreakerRecord]:
-    """Recently failed services, by the reports of living workers; the worst state of each."""
-    found: dict[str, BreakerRecord] = {}
-    for worker in workers:
-        for name, state in worker.info.get("services", {}).items():
-            word, _, reason = str(state).partition(": ")
-            if name not in found or word == "open":
-                found[name] = BreakerRecord(name=name, state=word, reason=reason or None)
-    return [found[name] for name in sorted(found)]
 
 
 class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -399,128 +371,6 @@ class StatusReader:
         return self._counts.get(tenant or "*", read)
 
 
-class WriteProbe:
-    """Tells whether the state directory, and stores and uploads on this machine, can be written.
-
-    A disk that is full is not seen by reading, and hardly by its free bytes: quotas and read-only mounts have
-    them too. So a small file is written and removed, at most every few seconds, however often one asks.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        stores = [store for store in (settings.store, settings.catalog_store) if store.is_file]
-        files = [store.path if store.engine == "jsonl" else store.path.parent for store in stores]
-        self._directories = (settings.state_dir, *files)
-        # Created for the first upload.
-        self._uploads = uploads_directory(settings)
-        self._lock = threading.Lock()
-        self._until = 0.0
-        self._failure: StoreError | None = None
-
-    def check(self) -> None:
-        """Raise what a write would raise."""
-        with self._lock:
-            if clock.elapsed_s() >= self._until:
-                self._failure = self._probe()
-                self._until = clock.elapsed_s() + (_PROBE_AGAIN_S if self._failure else _PROBE_EVERY_S)
-            if self._failure is not None:
-                raise self._failure
-
-    def _probe(self) -> StoreError | None:
-        uploads = [self._uploads] if self._uploads.is_dir() else []
-        for directory in dict.fromkeys([*self._directories, *uploads]):
-            try:
-                _write_and_remove(directory)
-            except OSError as error:
-                return write_refusal(directory, error)
-        return None
-
-
-def _write_and_remove(directory: Path) -> None:
-    descriptor, name = tempfile.mkstemp(prefix=".ready.", dir=directory)
-    with os.fdopen(descriptor, "wb") as file:
-        os.unlink(name)  # noqa: PTH108 - before anything can fail
-        file.write(bytes(_PROBED_BYTES))
-        file.flush()
-        os.fsync(descriptor)
-
-
-class CachedReads(Generic[T]):
-    """Cached values, for reads too expensive for each request.
-
-    They are used for a second, or for 20 times their cost. For as long again they are renewed by a thread of
-    their own, beside the requests. After that, or for the first time, a request waits for the value.
-    """
-
-    def __init__(self) -> None:
-        self._renewing = threading.Lock()
-        self._values: dict[Hashable, tuple[float, float, T]] = {}
-        """By key: the times until which the value is current and usable, and the value."""
-
-    def get(self, key: Hashable, read: Callable[[], T]) -> T:
-        now, known = clock.elapsed_s(), self._values.get(key)
-        if known is None or now >= known[1]:
-            with self._renewing:
-                return self._renew(key, read)
-        if now >= known[0] and self._renewing.acquire(blocking=False):
-            renewal = (key, read)
-            threading.Thread(target=self._renew_beside, args=renewal, name="counts", daemon=True).start()
-        return known[2]
-
-    def _renew_beside(self, key: Hashable, read: Callable[[], T]) -> None:
-        try:
-            self._renew(key, read)
-        except PenstockError:
-            # The next request waits for the value, and reports the error.
-            self._values.pop(key, None)
-        finally:
-            self._renewing.release()
-
-    def _renew(self, key: Hashable, read: Callable[[], T]) -> T:
-        began = clock.elapsed_s()
-        value = read()
-        if len(self._values) >= _MOST_COUNTED:
-            self._values.clear()
-        ended = clock.elapsed_s()
-        lifetime = max(_COUNTED_EVERY_S, _SHARE * (ended - began))
-        self._values[key] = ended + lifetime, ended + 2 * lifetime, value
-        return value
-
-
-def _in_status(counts: Mapping[tuple[Status, Any, Any], int], wanted: Status) -> int:
-    return sum(number for (status, *_), number in counts.items() if status is wanted)
-
-
-def _time_left(open_parts: int, rate: float | None) -> float | None:
-    """Seconds until everything open has ended, at this rate; None if unknown."""
-    if not open_parts:
-        return 0.0
-    return round(open_parts / rate, 1) if rate else None
-
-
-def _tried(read: Callable[[], object]) -> str:
-    try:
-        read()
-    except PenstockError as error:
-        return error.code
-    return "ok"
-
-
-MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_PREFIX = "penstock_"
-_MOST_TENANTS = 200
-_TOKENS = "Tokens sent to endpoints this month."
-_Samples: TypeAlias = list[tuple[Mapping[str, str], float]]
-
-
-class _Metric(msgspec.Struct, frozen=True):
-    """One metric: its samples are pairs of labels and a value."""
-
-    name: str
-    kind: Literal["gauge", "counter", "summary"]
-    help: str
-    samples: _Samples
-
-
 class Metrics:
     """Metrics of the queue, its lanes and its workers, in the text format of Prometheus."""
 
@@ -644,6 +494,156 @@ class Metrics:
         return _Metric(
             "tenant_jobs", "gauge", "Open and failed jobs by tenant, of the largest ones.", samples
         )
+
+
+class WriteProbe:
+    """Tells whether the state directory, and stores and uploads on this machine, can be written.
+
+    A disk that is full is not seen by reading, and hardly by its free bytes: quotas and read-only mounts have
+    them too. So a small file is written and removed, at most every few seconds, however often one asks.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        stores = [store for store in (settings.store, settings.catalog_store) if store.is_file]
+        files = [store.path if store.engine == "jsonl" else store.path.parent for store in stores]
+        self._directories = (settings.state_dir, *files)
+        # Created for the first upload.
+        self._uploads = uploads_directory(settings)
+        self._lock = threading.Lock()
+        self._until = 0.0
+        self._failure: StoreError | None = None
+
+    def check(self) -> None:
+        """Raise what a write would raise."""
+        with self._lock:
+            if clock.elapsed_s() >= self._until:
+                self._failure = self._probe()
+                self._until = clock.elapsed_s() + (_PROBE_AGAIN_S if self._failure else _PROBE_EVERY_S)
+            if self._failure is not None:
+                raise self._failure
+
+    def _probe(self) -> StoreError | None:
+        uploads = [self._uploads] if self._uploads.is_dir() else []
+        for directory in dict.fromkeys([*self._directories, *uploads]):
+            try:
+                _write_and_remove(directory)
+            except OSError as error:
+                return write_refusal(directory, error)
+        return None
+
+
+def _write_and_remove(directory: Path) -> None:
+    descriptor, name = tempfile.mkstemp(prefix=".ready.", dir=directory)
+    with os.fdopen(descriptor, "wb") as file:
+        os.unlink(name)  # noqa: PTH108 - before anything can fail
+        file.write(bytes(_PROBED_BYTES))
+        file.flush()
+        os.fsync(descriptor)
+
+
+class CachedReads(Generic[T]):
+    """Cached values, for reads too expensive for each request.
+
+    They are used for a second, or for 20 times their cost. For as long again they are renewed by a thread of
+    their own, beside the requests. After that, or for the first time, a request waits for the value.
+    """
+
+    def __init__(self) -> None:
+        self._renewing = threading.Lock()
+        self._values: dict[Hashable, tuple[float, float, T]] = {}
+        """By key: the times until which the value is current and usable, and the value."""
+
+    def get(self, key: Hashable, read: Callable[[], T]) -> T:
+        now, known = clock.elapsed_s(), self._values.get(key)
+        if known is None or now >= known[1]:
+            with self._renewing:
+                return self._renew(key, read)
+        if now >= known[0] and self._renewing.acquire(blocking=False):
+            renewal = (key, read)
+            threading.Thread(target=self._renew_beside, args=renewal, name="counts", daemon=True).start()
+        return known[2]
+
+    def _renew_beside(self, key: Hashable, read: Callable[[], T]) -> None:
+        try:
+            self._renew(key, read)
+        except PenstockError:
+            # The next request waits for the value, and reports the error.
+            self._values.pop(key, None)
+        finally:
+            self._renewing.release()
+
+    def _renew(self, key: Hashable, read: Callable[[], T]) -> T:
+        began = clock.elapsed_s()
+        value = read()
+        if len(self._values) >= _MOST_COUNTED:
+            self._values.clear()
+        ended = clock.elapsed_s()
+        lifetime = max(_COUNTED_EVERY_S, _SHARE * (ended - began))
+        self._values[key] = ended + lifetime, ended + 2 * lifetime, value
+        return value
+
+
+def _worker_records(queue: Queue, heartbeat_s: float) -> list[WorkerRecord]:
+    """Workers without a reported end."""
+    now = queue.now()
+    return [
+        WorkerRecord(
+            worker_id=worker.worker_id,
+            host=worker.host,
+            pid=worker.pid,
+            processes=int(worker.info.get("processes", 1)),
+            lanes=list(worker.info.get("lanes", ())),
+            slots=int(worker.info.get("processes", 1)),
+            running=worker.info.get("running"),
+            started_at=worker.started_at,
+            heartbeat_at=worker.seen_at,
+            state="alive" if worker.alive(now, heartbeat_s) else "silent",
+        )
+        for worker in queue.workers()
+        if not worker.info.get(WORKER_ENDED)
+    ]
+
+
+def _breaker_records(workers: Sequence[WorkerReport]) -> list[BreakerRecord]:
+    """Recently failed services, by the reports of living workers; the worst state of each."""
+    found: dict[str, BreakerRecord] = {}
+    for worker in workers:
+        for name, state in worker.info.get("services", {}).items():
+            word, _, reason = str(state).partition(": ")
+            if name not in found or word == "open":
+                found[name] = BreakerRecord(name=name, state=word, reason=reason or None)
+    return [found[name] for name in sorted(found)]
+
+
+def _in_status(counts: Mapping[tuple[Status, Any, Any], int], wanted: Status) -> int:
+    return sum(number for (status, *_), number in counts.items() if status is wanted)
+
+
+def _time_left(open_parts: int, rate: float | None) -> float | None:
+    """Seconds until everything open has ended, at this rate; None if unknown."""
+    if not open_parts:
+        return 0.0
+    return round(open_parts / rate, 1) if rate else None
+
+
+def _tried(read: Callable[[], object]) -> str:
+    try:
+        read()
+    except PenstockError as error:
+        return error.code
+    return "ok"
+
+
+_Samples: TypeAlias = list[tuple[Mapping[str, str], float]]
+
+
+class _Metric(msgspec.Struct, frozen=True):
+    """One metric: its samples are pairs of labels and a value."""
+
+    name: str
+    kind: Literal["gauge", "counter", "summary"]
+    help: str
+    samples: _Samples
 
 
 def _summary(name: str, text: str, sums: Mapping[str, tuple[float, float]]) -> _Metric:
