@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from penstock.queue.protocol import Queue
     from penstock.service.jobs import Jobs
     from penstock.service.pages import PageImages
-    from penstock.service.shares import UploadQuota
-    from penstock.service.uploads import LibraryUploads, Uploads
+    from penstock.service.uploads import LibraryUploads, UploadQuota, Uploads
 
 
 def app_jobs(settings: Settings, app: str | None) -> tuple[Settings, Callable[[Queue], Jobs] | None]:
@@ -47,7 +46,7 @@ def page_images(assembly: Assembly) -> PageImages:
 
 def upload_quota(assembly: Assembly) -> UploadQuota:
     """The quota of uploaded files, of all kinds together."""
-    from penstock.service.shares import UploadQuota
+    from penstock.service.uploads import UploadQuota
 
     quota = assembly.settings.upload_quota_mb
     return UploadQuota(None if quota is None else quota << 20)

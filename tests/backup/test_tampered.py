@@ -41,8 +41,8 @@ def contents(tmp_path_factory: pytest.TempPathFactory) -> Contents:
     parts: dict[str, tuple[PartHeader, Rows]] = {}
     with file.open("rb") as opened:
         reader = ArchiveReader(opened, str(file))
-        for header, rows, _ in reader.rows():
-            parts.setdefault(header.part, (header, []))[1].extend(list(row) for row in rows)
+        for part in reader.rows():
+            parts.setdefault(part.header.part, (part.header, []))[1].extend(list(row) for row in part.rows)
     return Contents(reader.header, parts)
 
 

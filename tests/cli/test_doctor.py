@@ -12,6 +12,7 @@ import pytest
 from penstock import Penstock, clock
 from penstock.pipeline.extract.sandbox import server
 from penstock.queue.job import WorkerReport
+from penstock.service import doctor
 from tests.cli.conftest import Run
 
 Ask = Callable[..., Any]
@@ -100,7 +101,7 @@ def test_missing_extras_and_a_weak_sandbox_are_notes(
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *more: None if name in absent else present(name, *more)
     )
-    monkeypatch.setattr(server, "supported", server.Confinement)
+    monkeypatch.setattr(doctor, "supported", server.Confinement)
 
     found = ask("doctor")
 

@@ -36,9 +36,9 @@ from penstock.http.request_context import Drawings
 from penstock.http.uploads import UploadStream
 from penstock.pipeline.extract.protocol import PageImage
 from penstock.service import keys as sessions
-from penstock.service.doctor import WriteProbe
 from penstock.service.keys import MOST_PER_KEY, Keys, Sessions
 from penstock.service.pages import DRAWN_PER_KEY, WIDTHS, _png
+from penstock.service.server import WriteProbe
 from penstock.service.shares import NOBODY, Shares, Taker
 from penstock.service.uploads import OPEN_PER_KEY
 from tests.http.event_stream import EventStream

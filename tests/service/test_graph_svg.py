@@ -8,7 +8,7 @@ import re
 from xml.etree import ElementTree
 
 from penstock.catalog.graph import Edge, Neighbourhood, Node
-from penstock.service.graph_svg import LINE, neighbourhood_svg
+from penstock.service.graph import LINE, neighbourhood_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "</text><script>alert('x')</script> & \x00 \ud800 \"q\""

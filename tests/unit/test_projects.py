@@ -5,11 +5,15 @@ from __future__ import annotations
 import pytest
 
 from penstock.catalog.parts import ProjectRoot
-from penstock.service.projects import WantedPlace, WorkTree, placed, project_of
+from penstock.service.projects import Placement, WantedPlace, WorkTree, placed, project_of
 
 TREE = WorkTree("/src/mill", "https://me:s3cret@example.org/ours/mill.git", "wip")
 FIRST = ProjectRoot("/src/mill", "first-tenant", "ours/mill", "")
 NEW = project_of(TREE).tenant_id
+
+
+def place_of(placement: Placement) -> tuple[str | None, str | None]:
+    return placement.tenant_id, placement.branch
 
 
 @pytest.mark.parametrize(
@@ -29,17 +33,19 @@ NEW = project_of(TREE).tenant_id
 def test_the_place_of_a_request_to_index(
     wanted: WantedPlace, tree: WorkTree | None, recorded: ProjectRoot | None, expected: tuple[str, str]
 ):
-    assert expected == placed(wanted, tree, recorded)[:2]
+    assert expected == place_of(placed(wanted, tree, recorded))
 
 
 def test_a_reader_is_in_a_project_only_once_it_was_indexed():
-    assert (None, None) == placed(WantedPlace(), TREE, None, reads=True)[:2]
-    assert ("first-tenant", "wip") == placed(WantedPlace(), TREE, FIRST, reads=True)[:2]
+    assert (None, None) == place_of(placed(WantedPlace(), TREE, None, reads=True))
+    assert ("first-tenant", "wip") == place_of(placed(WantedPlace(), TREE, FIRST, reads=True))
 
 
 def test_a_tenant_of_the_settings_goes_before_projects_that_are_not_asked_for():
-    assert (None, None) == placed(WantedPlace(), TREE, FIRST, own_tenant=True)[:2]
-    assert ("first-tenant", "wip") == placed(WantedPlace(project=True), TREE, FIRST, own_tenant=True)[:2]
+    assert (None, None) == place_of(placed(WantedPlace(), TREE, FIRST, own_tenant=True))
+    assert ("first-tenant", "wip") == place_of(
+        placed(WantedPlace(project=True), TREE, FIRST, own_tenant=True)
+    )
 
 
 def test_a_job_follows_only_the_checked_out_branch():

@@ -20,10 +20,9 @@ from typing import Any, BinaryIO
 import msgspec
 
 from penstock.errors import BackupDamaged, SchemaMismatch
-from penstock.named_tuple import NamedTuple
 
 FIRST_LINE = b"penstock backup\n"
-FORMAT = 1
+_FORMAT = 1
 MOST_BYTES = 256 * 1024 * 1024
 """Bytes of a frame, compressed or not: a larger one is damage, or an attack."""
 _FRAME = struct.Struct(">cI")
@@ -56,7 +55,7 @@ class PartSummary(msgspec.Struct, frozen=True):
 class Header(msgspec.Struct, frozen=True, kw_only=True):
     """The first frame: version, time and stores of the backup."""
 
-    format: int = FORMAT
+    format: int = _FORMAT
     version: str
     """Version of Penstock."""
     created_at: str
@@ -69,7 +68,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     """The last numbers of rows and changes of the catalog."""
 
 
-class Footer(msgspec.Struct, frozen=True):
+class _Footer(msgspec.Struct, frozen=True):
     """The last frame: all parts in order."""
 
     parts: tuple[PartSummary, ...]
@@ -154,7 +153,7 @@ class ArchiveWriter:
     def finish(self) -> None:
         """Write the footer and make the file durable."""
         self._threads.shutdown()
-        self._frame(b"F", msgspec.json.encode(Footer(tuple(self.parts))))
+        self._frame(b"F", msgspec.json.encode(_Footer(tuple(self.parts))))
         self._file.flush()
         os.fsync(self._file.fileno())
 
@@ -163,7 +162,7 @@ class ArchiveWriter:
         self._file.write(data)
 
 
-class PartRows(NamedTuple):
+class PartRows(msgspec.Struct, frozen=True):
     """Rows of a part, in the order of the file. ``size``: their encoded bytes, if known."""
 
     header: PartHeader
@@ -185,9 +184,9 @@ class ArchiveReader:
             raise BackupDamaged(f"{name} is not a backup of Penstock")
         kind, data = self._frame()
         self.header = self._decoded(kind, data, b"H", Header)
-        if self.header.format > FORMAT:
+        if self.header.format > _FORMAT:
             raise SchemaMismatch(
-                f"{name} has format {self.header.format}, this version reads up to {FORMAT}",
+                f"{name} has format {self.header.format}, this version reads up to {_FORMAT}",
                 remedy="Upgrade Penstock to the version that made the backup, or a later one.",
             )
 
@@ -203,7 +202,7 @@ class ArchiveReader:
             self._where = f"after {self._where}"
             kind, data = self._frame()
             if kind == b"F":
-                self._end(self._decoded(kind, data, b"F", Footer))
+                self._end(self._decoded(kind, data, b"F", _Footer))
                 return
             yield from self._one_part(self._decoded(kind, data, b"P", PartHeader))
 
@@ -226,7 +225,7 @@ class ArchiveReader:
             )
         self.parts.append(found)
 
-    def _end(self, footer: Footer) -> None:
+    def _end(self, footer: _Footer) -> None:
         if footer.parts != tuple(self.parts):
             raise BackupDamaged(f"{self._name}: the footer names other parts than the file holds")
         if self._file.read(1):

@@ -13,8 +13,7 @@ from penstock.cli.hit_page import relative
 from penstock.cli.output import emit, emit_json, printable, table
 from penstock.cli.session import CommandGroup, Session
 from penstock.errors import InvalidRequest
-from penstock.service.graph import edge_hop
-from penstock.service.graph_svg import neighbourhood_svg
+from penstock.service.graph import edge_hop, neighbourhood_svg
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:

@@ -193,4 +193,4 @@ def _plans_as_json(plans: list[Prune], done: list[Receipt]) -> dict[str, Any]:
 
 
 def _as_json(found: ProjectView) -> dict[str, Any]:
-    return found._asdict() | {"checked_out": found.checked_out}
+    return msgspec.structs.asdict(found) | {"checked_out": found.checked_out}

@@ -23,8 +23,7 @@ from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from penstock.backup.backups import BackupReport
-    from penstock.legacy.importer import ImportReport
-    from penstock.legacy.mappings import RowReport
+    from penstock.legacy.importer import ImportReport, RowReport
     from penstock.service.requests import Receipt
     from penstock.service.upkeep import Plan
 

@@ -11,16 +11,15 @@ import msgspec
 
 from penstock.errors import ImportRefused, PathNotFound, StoreError
 from penstock.legacy.mappings import RETIRED, LegacyRow
-from penstock.named_tuple import NamedTuple
 
-JOURNAL, SNAPSHOT = "index_queue.jsonl", "index_queue.snapshot"
-TABLE = "index_queue"
-OURS = frozenset({"n", "at", "do"})
+_JOURNAL, _SNAPSHOT = "index_queue.jsonl", "index_queue.snapshot"
+_TABLE = "index_queue"
+_OURS = frozenset({"n", "at", "do"})
 """Fields of each record of our own journal."""
-LONGEST_LINE = 16 * 1024 * 1024
+_LONGEST_LINE = 16 * 1024 * 1024
 
 
-class RecordPlace(NamedTuple):
+class _RecordPlace(msgspec.Struct, frozen=True):
     """Place of a record: the file, and the start and end offsets."""
 
     file: str
@@ -37,7 +36,7 @@ class JournalSource:
         self.identity = f"file://{self._directory.resolve()}"
         self._files = {
             name: path
-            for name in (SNAPSHOT, JOURNAL)
+            for name in (_SNAPSHOT, _JOURNAL)
             for path in (self._directory / f"{name}{RETIRED}", self._directory / name)
             if path.is_file()
         }
@@ -45,7 +44,7 @@ class JournalSource:
 
     def _scan(self) -> None:
         """Find the last record of each job."""
-        self._places: dict[str, RecordPlace] = {}
+        self._places: dict[str, _RecordPlace] = {}
         self._faults: list[LegacyRow] = []
         try:
             for name, path in self._files.items():
@@ -55,13 +54,13 @@ class JournalSource:
 
     def _read(self, name: str, path: Path) -> None:
         with path.open("rb") as file:
-            first = file.readline(LONGEST_LINE).strip()
+            first = file.readline(_LONGEST_LINE).strip()
             file.seek(0)
-            if name == SNAPSHOT and first and not _is_record(first):
+            if name == _SNAPSHOT and first and not _is_record(first):
                 self._read_whole(name, file.read())
                 return
             number, start = 0, 0
-            while line := file.readline(LONGEST_LINE):
+            while line := file.readline(_LONGEST_LINE):
                 number += 1
                 if line.strip():
                     self._read_line(name, number, line, start)
@@ -69,13 +68,13 @@ class JournalSource:
 
     def _read_line(self, name: str, number: int, line: bytes, start: int) -> None:
         found = _decoded(line)
-        if name == JOURNAL and number == 1 and isinstance(found, dict) and found.keys() >= OURS:
+        if name == _JOURNAL and number == 1 and isinstance(found, dict) and found.keys() >= _OURS:
             raise ImportRefused(
                 f"{self.shown} is a store of Penstock",
                 remedy="Name the store of another program.",
             )
         if isinstance(found, dict) and isinstance(found.get("id") or found.get("job_id"), str):
-            self._places[str(found.get("id") or found.get("job_id"))] = RecordPlace(
+            self._places[str(found.get("id") or found.get("job_id"))] = _RecordPlace(
                 name, start, len(line.rstrip())
             )
             return
@@ -114,7 +113,7 @@ class JournalSource:
                         f"{self._files[place.file]} was changed while it was read",
                         remedy="Stop the program that writes it, then import again.",
                     )
-                yield LegacyRow(TABLE, job_id, found)
+                yield LegacyRow(_TABLE, job_id, found)
         finally:
             for file in opened.values():
                 file.close()
@@ -146,16 +145,16 @@ class JournalSource:
 
 def _directory(path: Path) -> Path:
     if not os.path.exists(path):  # noqa: PTH110 - it never raises
-        raise PathNotFound(f"{path} does not exist", remedy=f"Name the directory with {JOURNAL}.")
+        raise PathNotFound(f"{path} does not exist", remedy=f"Name the directory with {_JOURNAL}.")
     folders = [path.parent] if os.path.isfile(path) else [path, path / "jobs"]  # noqa: PTH113 - it never raises
-    names = [f"{name}{suffix}" for name in (JOURNAL, SNAPSHOT) for suffix in ("", RETIRED)]
+    names = [f"{name}{suffix}" for name in (_JOURNAL, _SNAPSHOT) for suffix in ("", RETIRED)]
     if path.is_file() and path.name not in names:
-        raise ImportRefused(f"{path} is not {JOURNAL}", remedy=f"Name the directory with {JOURNAL}.")
+        raise ImportRefused(f"{path} is not {_JOURNAL}", remedy=f"Name the directory with {_JOURNAL}.")
     for folder in folders:
         if any((folder / name).is_file() for name in names):
             return folder
     raise ImportRefused(
-        f"{path} has no {JOURNAL} and no {SNAPSHOT}", remedy=f"Name the directory with {JOURNAL}."
+        f"{path} has no {_JOURNAL} and no {_SNAPSHOT}", remedy=f"Name the directory with {_JOURNAL}."
     )
 
 

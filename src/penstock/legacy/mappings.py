@@ -1,12 +1,9 @@
-"""Neutral rows of other queues, and the results of mappings. Pure."""
+"""Mappings: rows of other queues, the jobs that they become, and the values of their columns."""
 
 from __future__ import annotations
 
 import base64
-import enum
-import hashlib
 import math
-import os
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,26 +14,36 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from penstock.catalog.rules.phases import PHASES
-from penstock.clock import format_time
-from penstock.config import Settings
-from penstock.errors import InvalidName, InvalidRequest, UnknownStatus
-from penstock.named_tuple import NamedTuple
-from penstock.queue import payloads, transitions
-from penstock.queue.job import Job, NewJob, Status, failure_reason
+from penstock.errors import InvalidRequest, UnknownStatus
+from penstock.queue.job import Status
 from penstock.queue.payloads import ITEM_TYPES
 from penstock.redis_contract import messages
 from penstock.redis_contract.lists import DEAD_LETTER, NORMAL, PRIORITIES, QUEUE
-from penstock.service.requests import Submission, new_jobs
+from penstock.service.adoption import AdoptedPage
 from penstock.vocabulary import understand
 
-LONGEST_EXTRA = 2_000
+_LONGEST_EXTRA = 2_000
 """Characters of a column without a meaning here that are kept in the metadata of the job."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 RETIRED = "_retired"
 """Suffix of tables, keys and files that an import has set aside."""
 
 
-class LegacyRow(NamedTuple):
+_ERROR_UNKNOWN = "failed in the queue that it was imported from, which kept no message"
+_STARTS_AGAIN = "was in progress; starts again"
+_FLAGS = {
+    "1": True,
+    "0": False,
+    "true": True,
+    "false": False,
+    "t": True,
+    "f": False,
+    "yes": True,
+    "no": False,
+}
+
+
+class LegacyRow(msgspec.Struct, frozen=True):
     """A row of another queue. ``fault``: why its values could not be read."""
 
     table: str
@@ -45,40 +52,13 @@ class LegacyRow(NamedTuple):
     fault: str | None = None
 
 
-class RowOutcome(enum.StrEnum):
-    """Outcome of a row: a job to be run, a part of another job, an ended job, or nothing."""
-
-    IMPORTED = "imported"
-    MERGED = "merged"
-    ENDED = "ended"
-    REFUSED = "refused"
-
-
-class RowReport(msgspec.Struct, frozen=True):
-    """Outcome of one row, as reported by an import."""
-
-    table: str
-    id: str
-    outcome: RowOutcome
-    job_id: str | None = None
-    reason: str | None = None
-
-
-class FinishedPage(NamedTuple):
-    """The text of a page that was read: a file with it, or the text itself."""
-
-    number: int
-    file_path: str | None = None
-    text: str | None = None
-
-
 class FinishedReading(msgspec.Struct, frozen=True, kw_only=True):
     """A document that was read completely. ``read_at`` None: unknown; ``sha256``: of the file, if known.
 
     ``embedded`` and ``extracted``: vectors and entities were made there. They are in other stores.
     """
 
-    pages: tuple[FinishedPage, ...]
+    pages: tuple[AdoptedPage, ...]
     read_at: datetime | None = None
     sha256: str | None = None
     embedded: bool = False
@@ -120,7 +100,7 @@ class PlannedJob(msgspec.Struct, frozen=True, kw_only=True):
     """Text of the file, which need not be read again. None: it was not read, or not completely."""
 
 
-class PartOf(NamedTuple):
+class PartOf(msgspec.Struct, frozen=True):
     """A row merged into the job of another one."""
 
     table: str
@@ -164,7 +144,7 @@ class TableSource(LegacySource, Protocol):
         """Read the rows of another table with one of these values in a column; none without the table."""
 
 
-class Columns:
+class _Columns:
     """The columns of a row by name, in any case; ``extra`` has the unread ones."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
@@ -209,7 +189,7 @@ class Columns:
     def time(self, *names: str) -> datetime | None:
         """A time; None without a value. Times without a zone are UTC."""
         for name in names:
-            if (found := self.value(name)) is not None and (moment := read_time(found)) is not None:
+            if (found := self.value(name)) is not None and (moment := _read_time(found)) is not None:
                 return moment
         return None
 
@@ -238,22 +218,10 @@ class Columns:
     def extra(self) -> dict[str, Any]:
         """Columns that were not read, as JSON values."""
         rest = {name: value for name, value in self._values.items() if name not in self._used}
-        return {name: plain(value) for name, value in rest.items() if value not in (None, "", [], {})}
+        return {name: _plain(value) for name, value in rest.items() if value not in (None, "", [], {})}
 
 
-_FLAGS = {
-    "1": True,
-    "0": False,
-    "true": True,
-    "false": False,
-    "t": True,
-    "f": False,
-    "yes": True,
-    "no": False,
-}
-
-
-def plain(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     """A value of a database as JSON, cut if it is long."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
@@ -262,11 +230,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, datetime | date):
         return value.isoformat()
     if isinstance(value, bytes | memoryview):
-        return base64.b64encode(bytes(value)[:LONGEST_EXTRA]).decode()
+        return base64.b64encode(bytes(value)[:_LONGEST_EXTRA]).decode()
     text = msgspec.json.encode(value).decode() if isinstance(value, dict | list) else str(value)
-    if isinstance(value, dict | list) and len(text) <= LONGEST_EXTRA:
+    if isinstance(value, dict | list) and len(text) <= _LONGEST_EXTRA:
         return value
-    return storable_text(text[:LONGEST_EXTRA])
+    return storable_text(text[:_LONGEST_EXTRA])
 
 
 def storable_text(text: str) -> str:
@@ -275,7 +243,7 @@ def storable_text(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-def read_time(value: Any) -> datetime | None:
+def _read_time(value: Any) -> datetime | None:
     """A time as databases and programs write it: ISO 8601, or seconds or milliseconds since 1970."""
     try:
         if isinstance(value, datetime):
@@ -291,7 +259,7 @@ def read_time(value: Any) -> datetime | None:
     return found if found.year >= 1971 else None
 
 
-def read_status(word: str | None, default: Status = Status.PENDING, **others: Status) -> Status:
+def _read_status(word: str | None, default: Status = Status.PENDING, **others: Status) -> Status:
     """The status behind a word of any queue; ``others``: words of this queue only."""
     if word is None:
         return default
@@ -304,152 +272,8 @@ def read_status(word: str | None, default: Status = Status.PENDING, **others: St
         raise Unmappable(f"unknown status {word[:80]!r}") from None
 
 
-def refusal_reason(error: InvalidRequest | Unmappable) -> str:
-    """The reason of a refused row, in one line."""
-    return storable_text(" ".join(str(error).split()))[:500]
-
-
-def derived_id(kind: str, source: str, row: LegacyRow, created_at: datetime | None) -> str:
-    """The id of a row's job: the same at each import, in the order of creation."""
-    micros = 0 if created_at is None else (created_at - EPOCH) // timedelta(microseconds=1)
-    named = "\n".join((kind, source, row.table, row.row_id)).encode("utf-8", "surrogatepass")
-    return f"job_{max(micros, 0):014x}{hashlib.sha256(named).hexdigest()[:16]}"
-
-
-# The job made from a row of another queue, with the same id at each import.
-
-
-ORIGIN = "imported"
-"""Key in a job's metadata: kind, source, table and id of the row that it came from."""
-SUBMITTED_BY = "import"
-FAILED_BEFORE = "ERR_FAILED_BEFORE"
-"""Error code of a job that failed in the queue it was imported from, unless that queue had one."""
-FILE_GONE = "ERR_FILE_NOT_FOUND"
-SHORTEST_KEPT_ID = 8
-"""Shorter ids, such as numbers, are those of rows and not of jobs: another source may have them, too."""
-
-RowMapping: TypeAlias = Callable[[LegacyRow], Planned]
-
-
-class PreparedRow(NamedTuple):
-    """A row with the resulting job, and the same as a new request."""
-
-    row: LegacyRow
-    planned: PlannedJob
-    job: Job
-    new: NewJob
-
-
-class RowBuilder:
-    """Makes jobs of the rows of one source."""
-
-    def __init__(
-        self, kind: str, source: str, mapping: RowMapping, settings: Settings, now: datetime
-    ) -> None:
-        self.kind = kind
-        self.source = source
-        self._mapping = mapping
-        self._settings = settings
-        self._now = now
-
-    def prepared(self, row: LegacyRow) -> PreparedRow | PartOf | RowReport:
-        """Map a row; a report for a refused one."""
-        try:
-            if row.fault is not None:
-                raise Unmappable(row.fault)
-            planned = self._mapping(row)
-            return planned if isinstance(planned, PartOf) else self.build(row, planned)
-        except (Unmappable, InvalidRequest) as error:
-            return RowReport(row.table, row.row_id, RowOutcome.REFUSED, None, refusal_reason(error))
-
-    def build(self, row: LegacyRow, planned: PlannedJob, *, keep_id: bool = True) -> PreparedRow:
-        """Make the job of a row. ``keep_id``: under the id that the row has, where it can be one."""
-        kept = planned.job_id if keep_id and _is_job_id(planned.job_id) else None
-        queue_id = kept or derived_id(self.kind, self.source, row, planned.created_at)
-        (new,) = new_jobs(
-            [self._submission(row, planned, queue_id)],
-            self._settings,
-            door="library",
-            now=lambda: self._now,
-        )
-        new = msgspec.structs.replace(new, submitted_by=SUBMITTED_BY)
-        return PreparedRow(row, planned, self._job(new, planned), new)
-
-    def _submission(self, row: LegacyRow, planned: PlannedJob, queue_id: str) -> Submission:
-        origin: dict[str, Any] = {
-            "kind": self.kind,
-            "source": self.source,
-            "table": row.table,
-            "id": storable_text(row.row_id),
-        }
-        if planned.created_at is not None:
-            origin["created_at"] = format_time(planned.created_at)
-        if planned.extra:
-            origin["columns"] = dict(planned.extra)
-        given = Submission(
-            item_type=planned.item_type,
-            op=planned.op,
-            payload=planned.payload,
-            job_id=queue_id,
-            metadata={ORIGIN: origin},
-            dedupe=planned.dedupe,
-            rebuild=planned.rebuild,
-            tenant_id=planned.tenant_id,
-            collection=planned.collection,
-            priority=planned.priority,
-            max_retries=planned.max_retries,
-            timeout_s=planned.timeout_s,
-            run_at=planned.run_at,
-        )
-        if planned.branch is not None:
-            given["branch"] = planned.branch
-        return given
-
-    def _job(self, new: NewJob, planned: PlannedJob) -> Job:
-        job = transitions.added(new, self._now, 0)
-        message = None if planned.error_message is None else storable_text(planned.error_message)
-        changes: dict[str, Any] = {
-            "created_at": min(planned.created_at or self._now, self._now),
-            "retry_count": min(max(planned.retry_count, 0), job.max_retries),
-            "started_at": planned.started_at,
-            "error_message": message,
-            "error_code": planned.error_code and storable_text(planned.error_code),
-            "total_chunks": max(planned.total_chunks, 0),
-        }
-        status = planned.status
-        if status is Status.PENDING and planned.path is not None and not os.path.lexists(planned.path):
-            status, changes["error_code"] = Status.FAILED, FILE_GONE
-            changes["error_message"] = f"{planned.path} no longer exists"
-        if status is not Status.PENDING:
-            # Retention counts from now on: a job that failed long ago is not deleted at once.
-            changes |= {"status": status, "finished_at": self._now, "held": None, "run_at": None, "turn": 0}
-        if status is Status.FAILED:
-            code = changes["error_code"] = changes["error_code"] or FAILED_BEFORE
-            changes["error_reason"] = failure_reason(code, changes["error_message"])
-            changes["last_error_at"] = self._now
-        elif status is not Status.PENDING:
-            changes |= {"error_message": None, "error_code": None}
-        return msgspec.structs.replace(job, **changes)
-
-
-def _is_job_id(found: str | None) -> bool:
-    if found is None or len(found) < SHORTEST_KEPT_ID:
-        return False
-    try:
-        payloads.validate_name("job_id", found)
-    except InvalidName:
-        return False
-    return True
-
-
-# Mappings of queues in tables: the unified queue, its five predecessors, and tasks of functions. Pure.
-
-
 UNIFIED_TABLES = ("unified_queue",)
 FUNCTION_TABLES = ("task_queue",)
-
-ERROR_UNKNOWN = "failed in the queue that it was imported from, which kept no message"
-STARTS_AGAIN = "was in progress; starts again"
 _ID = ("queue_id", "id")
 _PATH = ("file_absolute_path", "file_path", "absolute_path", "path", "source_path")
 _COLLECTION = ("collection", "collection_name", "target_collection")
@@ -466,7 +290,7 @@ _WORDS = {"queued": Status.PENDING, "error": Status.FAILED, "deleted": Status.DO
 
 def unified_queue(row: LegacyRow) -> PlannedJob:
     """Map a row of ``unified_queue``, whose columns are those of our own queue."""
-    columns = Columns(row.values)
+    columns = _Columns(row.values)
     item_type = columns.required("item type", "item_type")
     if item_type not in ITEM_TYPES:
         raise Unmappable(f"unknown item type {item_type[:80]!r}; known are {', '.join(ITEM_TYPES)}")
@@ -483,38 +307,38 @@ def unified_queue(row: LegacyRow) -> PlannedJob:
     )
 
 
-def _tolerant(columns: Columns) -> Any:
+def _tolerant(columns: _Columns) -> Any:
     try:
         return columns.json("metadata") or {}
     except Unmappable:
         return columns.text("metadata")
 
 
-def ingestion_queue(row: LegacyRow) -> PlannedJob:
+def _ingestion_queue(row: LegacyRow) -> PlannedJob:
     """Map a file that waits to be indexed, or to be removed from the index."""
-    columns = Columns(row.values)
+    columns = _Columns(row.values)
     op = _file_operation(columns)
     return _file_job(columns, op)
 
 
-def missing_metadata_queue(row: LegacyRow) -> PlannedJob:
+def _missing_metadata_queue(row: LegacyRow) -> PlannedJob:
     """Map a file whose tools were missing: Penstock reads it without them."""
-    columns = Columns(row.values)
+    columns = _Columns(row.values)
     op = _file_operation(columns)
     return _file_job(columns, "update" if op == "ingest" else op)
 
 
-def cumulative_deletions_queue(row: LegacyRow) -> PlannedJob:
+def _cumulative_deletions_queue(row: LegacyRow) -> PlannedJob:
     """Map a deletion that was to be done later, with others."""
-    columns = Columns(row.values)
+    columns = _Columns(row.values)
     columns.ignore("operation", "op")
     done = columns.time("deleted_at") is not None
     return _file_job(columns, "delete", done=done)
 
 
-def content_ingestion_queue(row: LegacyRow) -> PlannedJob:
+def _content_ingestion_queue(row: LegacyRow) -> PlannedJob:
     """Map a text that waits to be indexed."""
-    columns = Columns(row.values)
+    columns = _Columns(row.values)
     text = columns.required("content", "content", "text", "body")
     known = {"scratchbook", "mcp", "clipboard", "api"}
     source_type = (columns.text("source_type", "source") or "scratchbook").lower()
@@ -531,7 +355,7 @@ def content_ingestion_queue(row: LegacyRow) -> PlannedJob:
 
 def task_queue(row: LegacyRow) -> PlannedJob:
     """Map a task of a function, which never runs beside another one of its entity."""
-    columns = Columns(row.values)
+    columns = _Columns(row.values)
     arguments = columns.json("payload")
     if arguments is not None and not isinstance(arguments, dict):
         raise Unmappable(f"payload: expected a JSON object, got {type(arguments).__name__}")
@@ -549,11 +373,11 @@ def task_queue(row: LegacyRow) -> PlannedJob:
 
 
 PREDECESSORS: dict[str, Callable[[LegacyRow], PlannedJob]] = {
-    "ingestion_queue": ingestion_queue,
-    "content_ingestion_queue": content_ingestion_queue,
-    "processing_queue": ingestion_queue,
-    "missing_metadata_queue": missing_metadata_queue,
-    "cumulative_deletions_queue": cumulative_deletions_queue,
+    "ingestion_queue": _ingestion_queue,
+    "content_ingestion_queue": _content_ingestion_queue,
+    "processing_queue": _ingestion_queue,
+    "missing_metadata_queue": _missing_metadata_queue,
+    "cumulative_deletions_queue": _cumulative_deletions_queue,
 }
 """The five queues that the unified one replaced, with their mappings."""
 
@@ -563,7 +387,7 @@ def predecessor(row: LegacyRow) -> PlannedJob:
     return PREDECESSORS[row.table](row)
 
 
-def _file_operation(columns: Columns) -> str:
+def _file_operation(columns: _Columns) -> str:
     word = (columns.text("operation", "op") or "ingest").strip().lower()
     op = {"add": "ingest", "create": "ingest", "index": "ingest", "modify": "update", "remove": "delete"}
     word = op.get(word, word)
@@ -572,7 +396,7 @@ def _file_operation(columns: Columns) -> str:
     return word
 
 
-def _file_job(columns: Columns, op: str, *, done: bool = False) -> PlannedJob:
+def _file_job(columns: _Columns, op: str, *, done: bool = False) -> PlannedJob:
     payload: dict[str, Any] = {"file_path": columns.required("path", *_PATH)}
     for name in ("file_type", "file_hash", "size_bytes"):
         if (value := columns.value(name)) is not None:
@@ -589,7 +413,7 @@ def _is_hash(value: Any) -> bool:
 
 
 def _job(
-    columns: Columns,
+    columns: _Columns,
     *,
     item_type: str,
     op: str,
@@ -599,18 +423,18 @@ def _job(
     ids: tuple[str, ...] = _ID,
 ) -> PlannedJob:
     """Read the columns that all queues in tables have under some name."""
-    status = read_status(columns.text("status"), Status.DONE if done else Status.PENDING, **_WORDS)
+    status = _read_status(columns.text("status"), Status.DONE if done else Status.PENDING, **_WORDS)
     was_running = status is Status.IN_PROGRESS
     error = columns.text(*_ERROR)
     if status is Status.FAILED and error is None:
-        error = ERROR_UNKNOWN
+        error = _ERROR_UNKNOWN
     columns.ignore(*_CLAIM)
     return PlannedJob(
         item_type=item_type,
         op=op,
         payload=payload,
         status=Status.PENDING if was_running else status,
-        note=STARTS_AGAIN if was_running else None,
+        note=_STARTS_AGAIN if was_running else None,
         tenant_id=columns.text(*_TENANT),
         collection=columns.text(*_COLLECTION),
         branch=columns.text("branch"),
@@ -624,13 +448,6 @@ def _job(
         job_id=columns.text(*ids),
         extra={name: value for name, value in (extra or {}).items() if value} | columns.extra(),
     )
-
-
-# Mapping of tables of documents, pages and chunks, with a status for each phase.
-#
-# A document becomes one job for its file, to which its pages and chunks belong. If all its pages were read,
-# their text is taken over, and the file is not read again. Vectors and entities are in other stores of that
-# system, and are made here.
 
 
 TABLES = ("documents", "task_queue_page", "task_queue_chunk")
@@ -656,42 +473,41 @@ _DOCUMENT_WORDS = {
     "error": Status.FAILED,
     "skipped": Status.DONE,
 }
-DOCUMENTS, PAGES, CHUNKS = TABLES
-OWNER = "document_id"
-PAGES_OF, FAULTS_OF = "penstock_pages", "penstock_faults"
+DOCUMENTS, _PAGES, _CHUNKS = TABLES
+_OWNER = "document_id"
+_PAGES_OF, _FAULTS_OF = "penstock_pages", "penstock_faults"
 """Columns added to a document: the rows of its pages, and those of its chunks that failed."""
-AT_ONCE = 200
+_AT_ONCE = 200
 """Documents whose pages are read together."""
-READ_THERE = "was read there"
 READ_AGAIN = "was read there; is read again here"
-DOCUMENT_STARTS_AGAIN = "was half done; starts again"
+_DOCUMENT_STARTS_AGAIN = "was half done; starts again"
 _PAGE_FILE = ("page_file_path", "markdown_path", "output_path", "md_path", "file_path", "path")
 _PAGE_TEXT = ("markdown", "page_text", "text", "content")
 _NUMBER = ("page_number", "page", "page_no", "number")
 _HASH = ("sha256", "file_sha256", "file_hash", "content_hash", "checksum")
-SHOWN_FAULTS = 10
+_SHOWN_FAULTS = 10
 
 
 def with_parts(source: TableSource) -> Iterator[LegacyRow]:
     """Read the rows of the tables, each document with its pages and with its chunks that failed."""
     rows = source.rows()
-    while some := list(islice(rows, AT_ONCE)):
+    while some := list(islice(rows, _AT_ONCE)):
         owners = [row.values["id"] for row in some if row.table == DOCUMENTS and row.values.get("id")]
-        pages = _by_owner(source.parts(PAGES, OWNER, owners)) if owners else {}
+        pages = _by_owner(source.parts(_PAGES, _OWNER, owners)) if owners else {}
         failed = [row.values["id"] for row in some if row.table == DOCUMENTS and _has_failed(row.values)]
-        chunks = _by_owner(filter(_has_failed, source.parts(CHUNKS, OWNER, failed))) if failed else {}
+        chunks = _by_owner(filter(_has_failed, source.parts(_CHUNKS, _OWNER, failed))) if failed else {}
         for row in some:
             if row.table == DOCUMENTS:
                 owner = str(row.values.get("id"))
-                more = {PAGES_OF: pages.get(owner, []), FAULTS_OF: chunks.get(owner, [])}
-                row = row._replace(values={**row.values, **more})
+                more = {_PAGES_OF: pages.get(owner, []), _FAULTS_OF: chunks.get(owner, [])}
+                row = msgspec.structs.replace(row, values={**row.values, **more})
             yield row
 
 
 def _by_owner(parts: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
     found: dict[str, list[Mapping[str, Any]]] = {}
     for part in parts:
-        found.setdefault(str(part[OWNER]), []).append(part)
+        found.setdefault(str(part[_OWNER]), []).append(part)
     return found
 
 
@@ -702,14 +518,19 @@ def _has_failed(values: Mapping[str, Any]) -> bool:
 
 
 def task_tables(row: LegacyRow) -> Planned:
-    """Map a document, or a page or chunk of one."""
+    """Map a document, or a page or chunk of one, with a status for each phase.
+
+    A document becomes one job for its file, to which its pages and chunks belong. If all its pages were read,
+    their text is taken over, and the file is not read again. Vectors and entities are in other stores of that
+    system, and are made here.
+    """
     if row.table == DOCUMENTS:
-        return _document(Columns(row.values))
-    columns = Columns(row.values)
-    owner = columns.required("document", OWNER)
+        return _document(_Columns(row.values))
+    columns = _Columns(row.values)
+    owner = columns.required("document", _OWNER)
     for name in _phase_columns("{}_status"):
-        read_status(columns.text(name), **_DOCUMENT_WORDS)
-    part = "page" if row.table == PAGES else "chunk"
+        _read_status(columns.text(name), **_DOCUMENT_WORDS)
+    part = "page" if row.table == _PAGES else "chunk"
     errors = "; ".join(_phase_errors(columns))
     return PartOf(
         DOCUMENTS, owner, f"a {part} of its document" + (f"; it failed there: {errors}" if errors else "")
@@ -720,13 +541,13 @@ def _phase_columns(pattern: str) -> list[str]:
     return [pattern.format(phase) for phase in PHASES]
 
 
-def _document(columns: Columns) -> PlannedJob:
+def _document(columns: _Columns) -> PlannedJob:
     path = _path(columns)
     statuses = _statuses(columns)
     errors = _phase_errors(columns)
     errors += [text for name in ("error_message", "error") if (text := columns.text(name)) is not None]
-    pages = [Columns(page) for page in columns.value(PAGES_OF) or ()]
-    faults = _faults(pages, [Columns(chunk) for chunk in columns.value(FAULTS_OF) or ()])
+    pages = [_Columns(page) for page in columns.value(_PAGES_OF) or ()]
+    faults = _faults(pages, [_Columns(chunk) for chunk in columns.value(_FAULTS_OF) or ()])
     details = columns.json("ocr_details") if not pages else None
     status, note, reading = Status.PENDING, None, None
     if Status.FAILED in statuses:
@@ -736,7 +557,7 @@ def _document(columns: Columns) -> PlannedJob:
         note = READ_AGAIN
         reading = _reading(columns, pages, details, statuses)
     elif set(statuses) != {Status.PENDING}:
-        note = DOCUMENT_STARTS_AGAIN
+        note = _DOCUMENT_STARTS_AGAIN
     created_at = columns.time("created_at", "uploaded_at", "upload_time")
     payload: dict[str, Any] = {"file_path": path}
     columns.ignore("current_worker_id", "last_heartbeat", "updated_at", "id")
@@ -744,7 +565,7 @@ def _document(columns: Columns) -> PlannedJob:
         columns.ignore(*_phase_columns(pattern))
     extra = columns.extra()
     if faults:
-        extra["failed_parts"] = [plain(fault) for fault in faults]
+        extra["failed_parts"] = [_plain(fault) for fault in faults]
     return PlannedJob(
         item_type="file",
         op="ingest",
@@ -755,18 +576,18 @@ def _document(columns: Columns) -> PlannedJob:
         tenant_id=columns.text("tenant_id"),
         priority=columns.number("priority"),
         created_at=created_at,
-        error_message=_message(errors) if status is Status.FAILED else None,
+        error_message="; ".join(dict.fromkeys(errors)) or _ERROR_UNKNOWN if status is Status.FAILED else None,
         path=path,
         extra=extra,
         note=note,
     )
 
 
-def _phase_errors(columns: Columns) -> list[str]:
+def _phase_errors(columns: _Columns) -> list[str]:
     return [text for name in _phase_columns("{}_error") if (text := columns.text(name)) is not None]
 
 
-def _faults(pages: list[Columns], chunks: list[Columns]) -> list[str]:
+def _faults(pages: list[_Columns], chunks: list[_Columns]) -> list[str]:
     """The errors of pages and chunks, the first ones in words."""
     found = []
     for page in pages:
@@ -777,23 +598,25 @@ def _faults(pages: list[Columns], chunks: list[Columns]) -> list[str]:
         found.append(
             f"chunk {chunk.text('chunk_index') or '?'}: {'; '.join(_phase_errors(chunk)) or 'failed'}"
         )
-    more = len(found) - SHOWN_FAULTS
-    return found[:SHOWN_FAULTS] + ([f"and {more:,} more"] if more > 0 else [])
+    more = len(found) - _SHOWN_FAULTS
+    return found[:_SHOWN_FAULTS] + ([f"and {more:,} more"] if more > 0 else [])
 
 
-def _reading(columns: Columns, pages: list[Columns], details: Any, statuses: list[Status]) -> FinishedReading:
+def _reading(
+    columns: _Columns, pages: list[_Columns], details: Any, statuses: list[Status]
+) -> FinishedReading:
     """The text of the pages: of their rows, or of the details from before there were rows."""
-    found = pages or [Columns(page) for page in _detailed(details)]
+    found = pages or [_Columns(page) for page in _detailed(details)]
     read = [
         page
         for page in found
-        if read_status(page.text("ocr_status", "status"), **_DOCUMENT_WORDS) is Status.DONE
+        if _read_status(page.text("ocr_status", "status"), **_DOCUMENT_WORDS) is Status.DONE
     ]
     times = [columns.value("ocr_completed_at"), *(page.value("ocr_completed_at") for page in read)]
-    moments = [moment for value in times if value is not None and (moment := read_time(value)) is not None]
+    moments = [moment for value in times if value is not None and (moment := _read_time(value)) is not None]
     return FinishedReading(
         # A page that was not read leaves a gap in the numbers, or a page without text.
-        pages=tuple(_page_text(page) for page in found),
+        pages=tuple(map(_page_text, found)),
         read_at=max(moments, default=None),
         sha256=_sha256(columns),
         embedded=statuses[1:2] == [Status.DONE],
@@ -819,23 +642,19 @@ def _detailed(details: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _page_text(page: Columns) -> FinishedPage:
-    done = read_status(page.text("ocr_status", "status"), **_DOCUMENT_WORDS) is Status.DONE
+def _page_text(page: _Columns) -> AdoptedPage:
+    done = _read_status(page.text("ocr_status", "status"), **_DOCUMENT_WORDS) is Status.DONE
     path, text = page.text(*_PAGE_FILE), page.text(*_PAGE_TEXT)
     number = page.number(*_NUMBER) or 0
-    return FinishedPage(number, path, text) if done else FinishedPage(number)
+    return AdoptedPage(number, path, text) if done else AdoptedPage(number)
 
 
-def _sha256(columns: Columns) -> str | None:
+def _sha256(columns: _Columns) -> str | None:
     found = (columns.text(*_HASH) or "").lower().removeprefix("sha256:")
     return found if re.fullmatch(r"[0-9a-f]{64}", found) else None
 
 
-def _message(errors: list[str]) -> str:
-    return "; ".join(dict.fromkeys(errors)) or ERROR_UNKNOWN
-
-
-def _path(columns: Columns) -> str:
+def _path(columns: _Columns) -> str:
     found = columns.text(*_DOCUMENT_PATH)
     if found is None:
         name = columns.text("filename", "file_name", "original_filename")
@@ -847,7 +666,7 @@ def _path(columns: Columns) -> str:
     return found
 
 
-def _statuses(columns: Columns) -> list[Status]:
+def _statuses(columns: _Columns) -> list[Status]:
     """Statuses of the phases: of a column for each, or of the two columns from before there were phases."""
     words = [columns.text(name) for name in (rule.document_status for rule in PHASES.values())]
     former = [columns.text("convert_status"), columns.text("index_status")]
@@ -855,29 +674,21 @@ def _statuses(columns: Columns) -> list[Status]:
         words = former
     elif any(former):
         # Both were kept for a while. A phase that was never started may have been done before the change.
-        pairs = zip(words, _spread(former), strict=True)
+        convert, index = former
+        pairs = zip(words, [convert, *[index] * (len(PHASES) - 1)], strict=True)
         words = [old if word in (None, "pending") else word for word, old in pairs]
     if not any(words):
         return [Status.PENDING]
-    return [read_status(word, **_DOCUMENT_WORDS) for word in words]
+    return [_read_status(word, **_DOCUMENT_WORDS) for word in words]
 
 
-def _spread(former: list[str | None]) -> list[str | None]:
-    convert, index = former
-    return [convert, *[index] * (len(PHASES) - 1)]
-
-
-# Mappings of messages and status hashes of the Redis contract, and of job records of a journal. Pure.
-
-
-ONE_FILE = "its reindex indexes this file again and removes no others: penstock collection clear does"
+_ONE_FILE = "its reindex indexes this file again and removes no others: penstock collection clear does"
 HASHES = "rag:ingest:job"
 """Name of the status hashes in reports."""
-JOURNAL = "index_queue"
 _STATUS_FIELDS = ("status", "submitted_at", "rag_id", "filename")
 
 
-class RagPlace(NamedTuple):
+class RagPlace(msgspec.Struct, frozen=True):
     """Collection and tenant of a configured RAG."""
 
     collection: str
@@ -906,7 +717,7 @@ def _in_rag(planned: PlannedJob, rags: Mapping[str, RagPlace] | None) -> Planned
 
 
 def _job_of_message(row: LegacyRow) -> PlannedJob:
-    columns = Columns(row.values)
+    columns = _Columns(row.values)
     dead = row.table == DEAD_LETTER
     try:
         message = messages.read({name: row.values[name] for name in row.values if name in _FIELDS})
@@ -926,13 +737,13 @@ def _job_of_message(row: LegacyRow) -> PlannedJob:
         max_retries=message.max_retries,
         retry_count=message.retry_count,
         created_at=messages.parse_time(message.submitted_at),
-        error_message=(error_message or ERROR_UNKNOWN) if dead else None,
+        error_message=(error_message or _ERROR_UNKNOWN) if dead else None,
         error_code=columns.text("error_code") if dead else None,
         job_id=message.job_id,
         # Each message is a job of its own, as the contract says; only the id tells two of them apart.
         dedupe=False,
         rebuild=message.options.reindex,
-        note=ONE_FILE if message.options.reindex and not dead else None,
+        note=_ONE_FILE if message.options.reindex and not dead else None,
         extra={"filename": message.filename, "submitted_by": message.submitted_by} | columns.extra(),
     )
 
@@ -941,8 +752,8 @@ _FIELDS = tuple(messages.Message.__struct_fields__)
 
 
 def _status_hash(row: LegacyRow) -> Planned:
-    columns = Columns(row.values)
-    status = read_status(columns.required("status", "status"))
+    columns = _Columns(row.values)
+    status = _read_status(columns.required("status", "status"))
     job_id = columns.text("job_id") or row.row_id
     in_list = columns.text(IN_LIST)
     if in_list is not None:
@@ -968,13 +779,13 @@ def _status_hash(row: LegacyRow) -> Planned:
         collection=rag_id,
         created_at=columns.time("submitted_at"),
         started_at=columns.time("started_at"),
-        error_message=(error or ERROR_UNKNOWN) if failed else None,
+        error_message=(error or _ERROR_UNKNOWN) if failed else None,
         error_code=code if failed else None,
         job_id=job_id,
         dedupe=False,
         total_chunks=columns.number("chunks_created") or 0,
         extra=columns.extra(),
-        note=STARTS_AGAIN if running else None,
+        note=_STARTS_AGAIN if running else None,
     )
 
 
@@ -984,8 +795,8 @@ IN_LIST = "penstock_in_list"
 
 def job_record(row: LegacyRow) -> PlannedJob:
     """Map the last record of a job in a journal: a folder to be indexed."""
-    columns = Columns(row.values)
-    status = read_status(columns.text("status"))
+    columns = _Columns(row.values)
+    status = _read_status(columns.text("status"))
     cancel = columns.flag("cancel_requested") is True
     if cancel and status in (Status.PENDING, Status.IN_PROGRESS):
         status = Status.CANCELLED
@@ -1015,10 +826,10 @@ def job_record(row: LegacyRow) -> PlannedJob:
         retry_count=columns.number("retry_count") or 0,
         created_at=columns.time("enqueued_at", "created_at"),
         started_at=columns.time("started_at"),
-        error_message=(error or ERROR_UNKNOWN) if status is Status.FAILED else None,
+        error_message=(error or _ERROR_UNKNOWN) if status is Status.FAILED else None,
         job_id=columns.text("id", "job_id"),
         timeout_s=columns.number("timeout_s"),
         total_chunks=columns.number("total_chunks") or 0,
         extra=columns.extra(),
-        note=STARTS_AGAIN if running else None,
+        note=_STARTS_AGAIN if running else None,
     )

@@ -14,10 +14,10 @@ from penstock.errors import ImportRefused
 from penstock.legacy.mappings import RETIRED, LegacyRow
 from penstock.store_url import StoreUrl
 
-FETCHED = 500
-TIMEOUT_S = 600
+_FETCHED = 500
+_TIMEOUT_S = 600
 """Longest time of one statement: the first one sorts a whole table."""
-OURS = "penstock_migration"
+_OURS = "penstock_migration"
 _TIMES = ("created_at", "queued_timestamp", "queued_at", "enqueued_at", "marked_for_deletion_at", "timestamp")
 _KEYS = """
 SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey)
@@ -37,7 +37,7 @@ class PostgresSource:
 
     def __init__(self, url: str, tables: Sequence[str], *, what: str) -> None:
         """``what``: the name of the tables in messages."""
-        self._connections = PostgresConnections(url, size=1, pooled=False, timeout_s=TIMEOUT_S, plans={})
+        self._connections = PostgresConnections(url, size=1, pooled=False, timeout_s=_TIMEOUT_S, plans={})
         self._wanted = tables
         self.shown = StoreUrl(url).masked
         self._connection = self._connections.connect()
@@ -57,7 +57,7 @@ class PostgresSource:
         return f"postgresql://{info.host}:{info.port}/{info.dbname}?schema={schema}"
 
     def _found_tables(self, what: str) -> dict[str, str]:
-        if self._has(OURS):
+        if self._has(_OURS):
             raise ImportRefused(
                 f"{self._connections.name} is a store of Penstock",
                 remedy="Name the store of another program.",
@@ -122,7 +122,7 @@ class PostgresSource:
     def _read(self, statement: sql.Composed) -> Iterator[tuple[Any, ...]]:
         with self._errors():
             cursor = psycopg.ServerCursor(self._connection, "penstock_import")
-            cursor.itersize = FETCHED
+            cursor.itersize = _FETCHED
             try:
                 yield from cursor.execute(statement)
             finally:

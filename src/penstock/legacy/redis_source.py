@@ -15,9 +15,9 @@ from penstock.redis_contract.lists import GATEWAYS, QUEUE
 from penstock.redis_contract.messages import decode
 from penstock.store_url import StoreUrl
 
-READ_AT_ONCE = 500
-TIMEOUT_S = 10.0
-RETIRED_PREFIX = "retired:"
+_READ_AT_ONCE = 500
+_TIMEOUT_S = 10.0
+_RETIRED_PREFIX = "retired:"
 _HASH_PREFIX = f"{HASHES}:"
 
 
@@ -31,7 +31,7 @@ class RedisSource:
         self._prefix = ""
         try:
             self._server: Any = redis.Redis.from_url(
-                url, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S
+                url, socket_timeout=_TIMEOUT_S, socket_connect_timeout=_TIMEOUT_S
             )
         except ValueError as error:
             raise ImportRefused(
@@ -43,7 +43,7 @@ class RedisSource:
         with self._errors():
             self._lists, self._hashes = self._found()
             if not self._lists and not self._hashes:
-                self._prefix = RETIRED_PREFIX
+                self._prefix = _RETIRED_PREFIX
                 self._lists, self._hashes = self._found()
         if not self._lists and not self._hashes:
             raise ImportRefused(
@@ -70,7 +70,7 @@ class RedisSource:
         return lists, sum(1 for _ in self._job_ids())
 
     def _keys(self, pattern: str) -> Iterator[str]:
-        for key in self._server.scan_iter(match=pattern, count=READ_AT_ONCE):
+        for key in self._server.scan_iter(match=pattern, count=_READ_AT_ONCE):
             yield key.decode("utf-8", "surrogateescape")
 
     def _job_ids(self) -> Iterator[str]:
@@ -101,7 +101,7 @@ class RedisSource:
         taken = 0
         while taken < length:
             last = length - 1 - taken
-            first = max(last - READ_AT_ONCE + 1, 0)
+            first = max(last - _READ_AT_ONCE + 1, 0)
             found = self._server.lrange(self._prefix + key, first, last)
             for raw in reversed(found):
                 taken += 1
@@ -126,8 +126,8 @@ class RedisSource:
         if not self._prefix:
             with self._errors():
                 for key in self._all_keys():
-                    self._server.rename(key, RETIRED_PREFIX + key)
-            self._prefix = RETIRED_PREFIX
+                    self._server.rename(key, _RETIRED_PREFIX + key)
+            self._prefix = _RETIRED_PREFIX
         return self._names()
 
     def drop(self) -> list[str]:

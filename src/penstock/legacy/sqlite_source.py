@@ -14,7 +14,7 @@ from penstock.legacy.mappings import RETIRED, LegacyRow
 
 BUSY_S = 10.0
 _TIMES = ("created_at", "queued_timestamp", "queued_at", "enqueued_at", "marked_for_deletion_at", "timestamp")
-OURS = "penstock_migration"
+_OURS = "penstock_migration"
 """A table of every Penstock store in SQLite."""
 
 
@@ -74,7 +74,7 @@ class SqliteSource:
             present = {name for (name,) in self._connection.execute(_TABLES)}
         except sqlite3.Error as error:
             raise self._refusal(error) from error
-        if OURS in present:
+        if _OURS in present:
             raise ImportRefused(
                 f"{self.shown} is a store of Penstock",
                 remedy="Name the store of another program.",

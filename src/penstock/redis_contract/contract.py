@@ -1,4 +1,4 @@
-"""The producers' side: submit a file, read the status of a job, check the health of the lists."""
+"""The producers' side: submit a file, read the status of a job, check the health. Makes gateways as well."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ from penstock.errors import (
     UnsupportedSource,
 )
 from penstock.extensions import install_remedy
-from penstock.redis_contract import lists as keys
-from penstock.redis_contract import messages
-from penstock.redis_contract import rags as configuration
-from penstock.redis_contract.lists import Broker, lengths
+from penstock.pipeline.extract import file_types
+from penstock.redis_contract import lists, messages
+from penstock.redis_contract.lists import Broker, with_update_time
 from penstock.redis_contract.messages import (
     SOURCE_TYPES,
     GatewayHealth,
@@ -35,8 +34,7 @@ from penstock.redis_contract.messages import (
     SubmitRequest,
     read,
 )
-from penstock.redis_contract.rags import Rags
-from penstock.service.paths import refuse_other_content
+from penstock.redis_contract.rags import Rags, load
 from penstock.store_url import StoreUrl
 
 if TYPE_CHECKING:
@@ -45,8 +43,12 @@ if TYPE_CHECKING:
     from penstock.service.documents import Documents
     from penstock.service.jobs import Jobs
 
-
+_HEAD = 4_096
+"""Bytes read to tell the type of a file."""
 _SUFFIX_TYPES = {"markdown": "md", "text": "txt", "docm": "docx"}
+log = logging.getLogger("penstock.gateway")
+_ANSWER_S = 30.0
+_HOW = "Give --redis URL or --rags FILE, or set PENSTOCK_CONTRACT_URL or PENSTOCK_RAG_CONFIG."
 
 
 class Contract:
@@ -78,7 +80,7 @@ class Contract:
         place = rag.place(source, Path(source).name)
         source_type = request.source_type or _source_type(source)
         if not request.skip_validation:
-            refuse_other_content(place.read_from, source_type)
+            _refuse_other_content(place.read_from, source_type)
         message: dict[str, Any] = {
             "job_id": clock.new_rag_job_id(rag_id),
             "rag_id": rag_id,
@@ -102,24 +104,22 @@ class Contract:
             msgspec.json.encode(message)
         except UnicodeEncodeError:
             raise InvalidMessage("a tag is not valid UTF-8", remedy="Give tags as UTF-8 text.") from None
-        key = keys.QUEUE if request.priority is None else f"{keys.QUEUE}:{request.priority}"
+        key = lists.QUEUE if request.priority is None else f"{lists.QUEUE}:{request.priority}"
         return PreparedMessage(message=message, key=key, collection=rag.collection, moves=place.managed)
 
     def submit(self, prepared: PreparedMessage) -> None:
         """Write the hash and push the message in one MULTI: no reader sees only one of them."""
-        shown = messages.initial_fields(read(prepared.message)) | {
-            "updated_at": clock.format_time(clock.now())
-        }
+        shown = with_update_time(messages.initial_fields(read(prepared.message)))
         flat = [text for pair in shown.items() for text in pair]
         raw = msgspec.json.encode(prepared.message)
         push = ("LPUSH", prepared.key, raw)
-        self._broker.calls([("HSET", keys.job_key(shown["job_id"]), *flat), push], together=True)
+        self._broker.calls([("HSET", lists.job_key(shown["job_id"]), *flat), push], together=True)
 
     # Status and health.
 
     def status(self, job_id: str) -> dict[str, Any]:
         """Read the hash of a job, with numbers as numbers."""
-        key = keys.job_key(job_id).encode("utf-8", "surrogateescape")
+        key = lists.job_key(job_id).encode("utf-8", "surrogateescape")
         found = _decoded(self._broker.call("HGETALL", key))
         if not found:
             raise JobNotFound(
@@ -131,15 +131,15 @@ class Contract:
     def health(self) -> Health:
         found, waiting = self._list_lengths()
         sizes = {key: size for key, size in found.items() if isinstance(size, int)}
-        dead = sizes.pop(keys.DEAD_LETTER, 0)
-        beat, time = self._broker.calls([("HGETALL", keys.GATEWAYS), ("TIME",)])
+        dead = sizes.pop(lists.DEAD_LETTER, 0)
+        beat, time = self._broker.calls([("HGETALL", lists.GATEWAYS), ("TIME",)])
         now = int(time[0]) * 1000 + int(time[1]) // 1000
         gateways = [_gateway_health(name, text, now) for name, text in _decoded(beat).items()]
         alive = [one for one in gateways if one.connected]
         ages = [one.beat_age_s for one in gateways if one.beat_age_s is not None]
         total = sum(sizes.values())
         return Health(
-            queue_name=keys.QUEUE,
+            queue_name=lists.QUEUE,
             connection=self._broker.label,
             queue_length=total,
             processing=sum(one.processing for one in alive),
@@ -158,16 +158,63 @@ class Contract:
     def _list_lengths(self) -> tuple[dict[str, int | str], dict[str, str]]:
         """Return list lengths (or the Redis type of another key), and waiting lists by RAG."""
         own = self._rags.by_id if self._rags is not None else ()
-        known = sorted({*own, *_decoded(self._broker.call("HGETALL", keys.RAGS))})
-        waiting = {rag_id: keys.waiting_key(rag_id) for rag_id in known}
-        named = [*(one.key for one in keys.served_lists(own)), *waiting.values(), keys.DEAD_LETTER]
+        known = sorted({*own, *_decoded(self._broker.call("HGETALL", lists.RAGS))})
+        waiting = {rag_id: lists.waiting_key(rag_id) for rag_id in known}
+        named = [*(one.key for one in lists.served_lists(own)), *waiting.values(), lists.DEAD_LETTER]
         named = list(dict.fromkeys(named))
-        return dict(zip(named, lengths(self._broker, named), strict=True)), waiting
+        return dict(zip(named, lists.lengths(self._broker, named), strict=True)), waiting
 
     def _count_taken(self, gateways: list[GatewayHealth]) -> int:
         """Count messages taken by gateways and not yet handed over."""
-        lists = [keys.processing_key(one.name, p) for one in gateways for p in keys.PRIORITIES.values()]
-        return sum(self._broker.calls([("LLEN", key) for key in lists]))
+        taken = [lists.processing_key(one.name, p) for one in gateways for p in lists.PRIORITIES.values()]
+        return sum(self._broker.calls([("LLEN", key) for key in taken]))
+
+
+def open_contract(settings: Settings) -> Contract:
+    """Open the producers' side. Without a configuration only jobs and lists can be shown."""
+    rags = load(Path(settings.rag_config)) if settings.rag_config is not None else None
+    return Contract(_server(settings, rags), rags)
+
+
+def make_gateway(settings: Settings, jobs: Jobs, documents: Documents) -> Gateway:
+    """Make a gateway into the queue of ``jobs``, with the defaults of the Redis door."""
+    from penstock.redis_contract.gateway import Gateway
+    from penstock.service.jobs import Jobs
+
+    if settings.rag_config is None:
+        raise InvalidSetting(
+            "a gateway needs a configuration file with its RAGs",
+            remedy="Give --rags FILE or set PENSTOCK_RAG_CONFIG; docs/guides/redis-contract.md shows one.",
+        )
+    rags = load(Path(settings.rag_config))
+    group = hashlib.sha256(settings.store.resolved.encode()).hexdigest()[:8]
+    own = Jobs(jobs.queue, settings, door="redis")
+    server = _server(settings, rags)
+    return Gateway(server, own, documents, rags, group=group, check=lambda: _check(server))
+
+
+def _check(server: Server) -> None:
+    """Refuse an unsuitable server; warn of server settings which could lose messages."""
+    server.refuse_old()
+    for danger in server.find_risks():
+        log.warning("%s", danger)
+
+
+def _server(settings: Settings, rags: Rags | None) -> Server:
+    url = settings.contract_url or (rags.redis_url if rags is not None else None)
+    if url is None:
+        raise InvalidSetting("no Redis server is configured for the contract", remedy=_HOW)
+    if not StoreUrl(url).is_redis_server:
+        raise InvalidSetting("the Redis contract needs a redis://, rediss:// or unix:// URL", remedy=_HOW)
+    try:
+        from penstock.queue.redis.server import Server
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "redis":
+            raise
+        raise DriverMissing(
+            "the Redis contract needs the redis package", remedy=install_remedy("redis")
+        ) from error
+    return Server(url, timeout_s=min(settings.busy_timeout_s, _ANSWER_S), whole=True)
 
 
 def _refuse_unreadable(path: str) -> None:
@@ -180,6 +227,16 @@ def _refuse_unreadable(path: str) -> None:
         raise PathNotFound(f"{path} is no file", remedy="Name one file; folders are submitted file by file.")
     if not os.access(path, os.R_OK):
         raise PathNotFound(f"{path} may not be read", remedy="Check this user's permissions.")
+
+
+def _refuse_other_content(path: str, source_type: str) -> None:
+    """Raise ``UnsupportedType`` when the start of the file does not match the declared type."""
+    try:
+        with Path(path).open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError as error:
+        raise PathNotFound(f"{path}: {error.strerror}") from None
+    file_types.refuse_other_than(source_type, path, head)
 
 
 def _source_type(path: str) -> str:
@@ -224,59 +281,3 @@ def _gateway_health(name: str, text: str, now: int) -> GatewayHealth:
         processing=beat.processing,
         workers=beat.workers,
     )
-
-
-# Factories of the Redis contract: the producers' side, and a gateway in front of a queue.
-
-
-log = logging.getLogger("penstock.gateway")
-
-ANSWER_S = 30.0
-_HOW = "Give --redis URL or --rags FILE, or set PENSTOCK_CONTRACT_URL or PENSTOCK_RAG_CONFIG."
-
-
-def open_contract(settings: Settings) -> Contract:
-    """Open the producers' side. Without a configuration only jobs and lists can be shown."""
-    rags = configuration.load(Path(settings.rag_config)) if settings.rag_config is not None else None
-    return Contract(_server(settings, rags), rags)
-
-
-def make_gateway(settings: Settings, jobs: Jobs, documents: Documents) -> Gateway:
-    """Make a gateway into the queue of ``jobs``, with the defaults of the Redis door."""
-    from penstock.redis_contract.gateway import Gateway
-    from penstock.service.jobs import Jobs
-
-    if settings.rag_config is None:
-        raise InvalidSetting(
-            "a gateway needs a configuration file with its RAGs",
-            remedy="Give --rags FILE or set PENSTOCK_RAG_CONFIG; docs/guides/redis-contract.md shows one.",
-        )
-    rags = configuration.load(Path(settings.rag_config))
-    group = hashlib.sha256(settings.store.resolved.encode()).hexdigest()[:8]
-    own = Jobs(jobs.queue, settings, door="redis")
-    server = _server(settings, rags)
-    return Gateway(server, own, documents, rags, group=group, check=lambda: _check(server))
-
-
-def _check(server: Server) -> None:
-    """Refuse an unsuitable server; warn of server settings which could lose messages."""
-    server.refuse_old()
-    for danger in server.find_risks():
-        log.warning("%s", danger)
-
-
-def _server(settings: Settings, rags: Rags | None) -> Server:
-    url = settings.contract_url or (rags.redis_url if rags is not None else None)
-    if url is None:
-        raise InvalidSetting("no Redis server is configured for the contract", remedy=_HOW)
-    if not StoreUrl(url).is_redis_server:
-        raise InvalidSetting("the Redis contract needs a redis://, rediss:// or unix:// URL", remedy=_HOW)
-    try:
-        from penstock.queue.redis.server import Server
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != "redis":
-            raise
-        raise DriverMissing(
-            "the Redis contract needs the redis package", remedy=install_remedy("redis")
-        ) from error
-    return Server(url, timeout_s=min(settings.busy_timeout_s, ANSWER_S), whole=True)

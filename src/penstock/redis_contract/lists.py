@@ -1,4 +1,4 @@
-"""All Redis access of a gateway. Every atomic step is one script or one MULTI."""
+"""Redis keys of the contract, and all Redis access of a gateway. Atomic steps are one script or one MULTI."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from typing import Any, Protocol
 import msgspec
 
 from penstock import clock
-from penstock.named_tuple import NamedTuple
 from penstock.redis_contract.messages import (
     DONE,
     FAILED,
@@ -26,34 +25,38 @@ from penstock.redis_contract.messages import (
     SUBMITTED,
 )
 
-# Redis keys of the contract, and the order in which lists are served.
-
-
 QUEUE = "rag:ingest:queue"
 DEAD_LETTER = f"{QUEUE}:dead-letter"
 GATEWAYS = "rag:ingest:gateways"
 """Hash: gateway → its last heartbeat as JSON."""
-OPEN = "rag:ingest:open"
+_OPEN = "rag:ingest:open"
 """Hash: job → the gateway that mirrors it."""
-
 RAGS = "rag:ingest:rags"
 """Hash: RAG → when a gateway last announced that it serves the RAG, in milliseconds of the server's clock."""
-WAITING_PREFIX = "rag:ingest:waiting:"
-RECENT = "rag:ingest:recent"
-"""Sorted set: job → when its hash is compared with ``RECENT_FIELDS`` next."""
-RECENT_FIELDS = "rag:ingest:recent:fields"
+_WAITING_PREFIX = "rag:ingest:waiting:"
+_RECENT = "rag:ingest:recent"
+"""Sorted set: job → when its hash is compared with ``_RECENT_FIELDS`` next."""
+_RECENT_FIELDS = "rag:ingest:recent:fields"
 """Hash: job → the fields that a gateway wrote last, as JSON."""
-FILE_PREFIX = "rag:ingest:file:"
-
+_FILE_PREFIX = "rag:ingest:file:"
 PRIORITIES: Mapping[str, int] = MappingProxyType({"high": 8, "normal": 5, "low": 1})
 NORMAL = PRIORITIES["normal"]
 RESERVED = frozenset({*PRIORITIES, "dead-letter"})
 """Names that no RAG can have, because the lists of these names have another meaning."""
-
-KEPT_S = 604_800
+_KEPT_S = 604_800
 """Seconds that the hash of a job is kept after the job ended."""
-LOWEST_FIRST_EVERY = 16
+_LOWEST_FIRST_EVERY = 16
 """One take in so many begins with the lowest list, so that many urgent messages do not starve the others."""
+SILENT_S = 5.0
+"""A gateway without a heartbeat for so long counts as dead; another takes over its messages and jobs. If it
+is alive after all, its next write fails: every write checks that the message or job is still its own."""
+_PER_CALL = 500
+"""Messages or hashes that one script processes, so that no script blocks the server for long."""
+_MAX_CALLS = 20
+"""Calls of one such script in a row."""
+_RECHECK_MS = (2_000, 15_000, 60_000)
+"""Times after a write at which a hash is checked for a status that its producer wrote over ours."""
+Fields = Mapping[str, str]
 
 
 def job_key(job_id: str) -> str:
@@ -67,17 +70,17 @@ def list_key(rag_id: str) -> str:
 
 def waiting_key(rag_id: str) -> str:
     """List: messages passed on to the gateways which serve this RAG, by a gateway which does not."""
-    return f"{WAITING_PREFIX}{rag_id}"
+    return f"{_WAITING_PREFIX}{rag_id}"
 
 
-def ttl_key(job_id: str) -> str:
+def _ttl_key(job_id: str) -> str:
     return f"{job_key(job_id)}:ttl"
 
 
 def file_key(rag_id: str, known_as: str) -> str:
     """Set: the jobs of one file."""
     named = hashlib.sha256(f"{rag_id}\n{known_as}".encode("utf-8", "surrogateescape")).hexdigest()
-    return f"{FILE_PREFIX}{named[:16]}"
+    return f"{_FILE_PREFIX}{named[:16]}"
 
 
 def processing_key(gateway: str, priority: int) -> str:
@@ -88,7 +91,7 @@ def processing_key(gateway: str, priority: int) -> str:
     return f"rag:ingest:processing:{gateway}:{priority}"
 
 
-class ServedList(NamedTuple):
+class ServedList(msgspec.Struct, frozen=True):
     key: str
     priority: int
 
@@ -106,23 +109,7 @@ def rotate_lists(lists: list[ServedList], turn: int) -> list[ServedList]:
     middle = [one for one in lists if one.priority == NORMAL]
     start = turn % len(middle)
     order = [lists[0], *middle[start:], *middle[:start], lists[-1]]
-    return order[::-1] if turn % LOWEST_FIRST_EVERY == LOWEST_FIRST_EVERY - 1 else order
-
-
-SILENT_S = 5.0
-"""A gateway without a heartbeat for so long counts as dead; another takes over its messages and jobs. If it
-is alive after all, its next write fails: every write checks that the message or job is still its own."""
-
-PER_CALL = 500
-"""Messages or hashes that one script processes, so that no script blocks the server for long."""
-
-MAX_CALLS = 20
-"""Calls of one such script in a row."""
-
-RECHECK_MS = (2_000, 15_000, 60_000)
-"""Times after a write at which a hash is checked for a status that its producer wrote over ours."""
-
-Fields = Mapping[str, str]
+    return order[::-1] if turn % _LOWEST_FIRST_EVERY == _LOWEST_FIRST_EVERY - 1 else order
 
 
 class Broker(Protocol):
@@ -137,7 +124,7 @@ class Broker(Protocol):
     def close(self) -> None: ...
 
 
-class TakenMessage(NamedTuple):
+class TakenMessage(msgspec.Struct, frozen=True):
     """A message in a processing list of this gateway."""
 
     raw: bytes
@@ -187,17 +174,17 @@ class Lists:
         ``again``: an end that the hash reports is out of date. ``file``: key of the set of its file's jobs.
         """
         job_id = fields["job_id"]
-        named = [processing_key(self.gateway, taken.priority), OPEN, job_key(job_id), file]
-        arguments = (taken.raw, self.gateway, job_id, int(again), KEPT_S, *_flat(fields))
+        named = [processing_key(self.gateway, taken.priority), _OPEN, job_key(job_id), file]
+        arguments = (taken.raw, self.gateway, job_id, int(again), _KEPT_S, *_flat(fields))
         return bool(self._run("accept", named, *arguments))
 
     def refuse(
         self, taken: TakenMessage, letter: Mapping[str, Any], job_id: str | None, fields: Fields
     ) -> bool:
         """Move a message to the dead letters, and write the hash of ``job_id`` where there is one."""
-        named = [processing_key(self.gateway, taken.priority), DEAD_LETTER, OPEN]
-        named += [job_key(job_id or "-"), ttl_key(job_id or "-")]
-        arguments = (job_id or "", KEPT_S, _expires(), *_flat(fields))
+        named = [processing_key(self.gateway, taken.priority), DEAD_LETTER, _OPEN]
+        named += [job_key(job_id or "-"), _ttl_key(job_id or "-")]
+        arguments = (job_id or "", _KEPT_S, _expires(), *_flat(fields))
         return bool(self._run("refuse", named, taken.raw, _json(letter), *arguments))
 
     def pass_on(self, taken: TakenMessage, fields: Fields, *, away_s: float) -> bool:
@@ -207,25 +194,25 @@ class Lists:
         """
         rag_id, job_id = fields["rag_id"], fields["job_id"]
         named = [processing_key(self.gateway, taken.priority), RAGS, waiting_key(rag_id)]
-        named += [OPEN, job_key(job_id)]
+        named += [_OPEN, job_key(job_id)]
         return bool(self._run("pass_on", named, taken.raw, rag_id, _away_ms(away_s), job_id, *_flat(fields)))
 
     def expire(self, *, away_s: float) -> int:
         """Take the messages of RAGs without a gateway for ``away_s`` seconds. Returns the count."""
         named = [RAGS, processing_key(self.gateway, NORMAL)]
-        return int(self._run("expire", named, _away_ms(away_s), WAITING_PREFIX, PER_CALL))
+        return int(self._run("expire", named, _away_ms(away_s), _WAITING_PREFIX, _PER_CALL))
 
     def is_unused(self, job_id: str) -> bool:
         """Check whether Redis knows no job with this id, open or ended."""
-        return bool(self._run("unused", [OPEN, job_key(job_id)], job_id))
+        return bool(self._run("unused", [_OPEN, job_key(job_id)], job_id))
 
     def recheck(self) -> int:
         """Correct hashes overwritten by a producer with an earlier status. Returns the count."""
         total = 0
-        for _ in range(MAX_CALLS):
-            right, looked_at = self._run("recheck", [], job_key(""), KEPT_S, PER_CALL)
+        for _ in range(_MAX_CALLS):
+            right, looked_at = self._run("recheck", [], job_key(""), _KEPT_S, _PER_CALL)
             total += right
-            if looked_at < PER_CALL:
+            if looked_at < _PER_CALL:
                 break
         return total
 
@@ -233,35 +220,35 @@ class Lists:
 
     def adopt(self, job_ids: Sequence[str]) -> int:
         """Become the owner of these jobs, except those owned by another gateway."""
-        return sum(self.broker.calls([("HSETNX", OPEN, job_id, self.gateway) for job_id in job_ids]))
+        return sum(self.broker.calls([("HSETNX", _OPEN, job_id, self.gateway) for job_id in job_ids]))
 
     def list_own_jobs(self) -> list[str]:
         """List the jobs mirrored by this gateway."""
-        found = self.broker.call("HGETALL", OPEN)
+        found = self.broker.call("HGETALL", _OPEN)
         rows = found.items() if isinstance(found, dict) else zip(found[::2], found[1::2], strict=True)
         return [job.decode() for job, gateway in rows if gateway.decode() == self.gateway]
 
     def mirror(self, job_id: str, fields: Fields) -> bool:
         """Write a job's hash. False: another gateway has taken the job over."""
-        named = [OPEN, job_key(job_id)]
+        named = [_OPEN, job_key(job_id)]
         return bool(self._run("mirror", named, self.gateway, job_id, *_flat(fields)))
 
     def owns(self, job_id: str) -> bool:
-        return bool(self._run("own", [OPEN, job_key(job_id)], self.gateway, job_id))
+        return bool(self._run("own", [_OPEN, job_key(job_id)], self.gateway, job_id))
 
     def list_open_jobs(self, job_id: str, file: str) -> list[str]:
         """List the other open jobs of the same file."""
         found = [one.decode() for one in self.broker.call("SMEMBERS", file)]
         rest = [one for one in found if one != job_id]
-        owners = self.broker.call("HMGET", OPEN, *rest) if rest else []
+        owners = self.broker.call("HMGET", _OPEN, *rest) if rest else []
         return [one for one, owner in zip(rest, owners, strict=True) if owner is not None]
 
     def finish(
         self, job_id: str, fields: Fields, *, file: str = "", letter: Mapping[str, Any] | None = None
     ) -> bool:
         """Write the final hash of a job, and a dead letter if the job failed."""
-        named = [OPEN, job_key(job_id), ttl_key(job_id), DEAD_LETTER, file]
-        arguments = (KEPT_S, _expires(), _json(letter) if letter else "", *_flat(fields))
+        named = [_OPEN, job_key(job_id), _ttl_key(job_id), DEAD_LETTER, file]
+        arguments = (_KEPT_S, _expires(), _json(letter) if letter else "", *_flat(fields))
         return bool(self._run("finish", named, self.gateway, job_id, *arguments))
 
     # Erasure.
@@ -270,7 +257,7 @@ class Lists:
         """Yield job id and the fields for the erasure of every hash. Some may come twice."""
         names, cursor = ("rag_id", "completed_at", "error_code"), 0
         while True:
-            cursor, *found = self._run("hashes", [], cursor, job_key(""), PER_CALL, *names)
+            cursor, *found = self._run("hashes", [], cursor, job_key(""), _PER_CALL, *names)
             for job_id, values in zip(found[::2], found[1::2], strict=True):
                 texts = (_text(value) for value in values)
                 yield _text(job_id), dict(zip(names, texts, strict=True))
@@ -278,18 +265,18 @@ class Lists:
                 return
 
     def is_open(self, job_id: str) -> bool:
-        return bool(self.broker.call("HEXISTS", OPEN, job_id))
+        return bool(self.broker.call("HEXISTS", _OPEN, job_id))
 
     def erase(self, job_id: str) -> int:
         """Remove the hash of an ended job. Returns the number of removed hashes."""
-        named = [OPEN, job_key(job_id), ttl_key(job_id)]
+        named = [_OPEN, job_key(job_id), _ttl_key(job_id)]
         return int(self._run("erase", named, job_id))
 
     def forget_files(self, job_ids: Sequence[str]) -> None:
         """Take removed jobs out of the sets of jobs of one file; no hash names the set."""
         cursor: Any = 0
         while job_ids:
-            cursor, found = self.broker.call("SCAN", cursor, "MATCH", f"{FILE_PREFIX}*", "COUNT", PER_CALL)
+            cursor, found = self.broker.call("SCAN", cursor, "MATCH", f"{_FILE_PREFIX}*", "COUNT", _PER_CALL)
             self.broker.calls([("SREM", key, *job_ids) for key in found])
             if not int(cursor):
                 return
@@ -298,8 +285,8 @@ class Lists:
         """Yield all dead letters, oldest first: positions from the end do not move when letters are added."""
         (count,) = lengths(self.broker, [DEAD_LETTER])
         oldest = count if isinstance(count, int) else 0
-        for last in range(-1, -oldest - 1, -PER_CALL):
-            yield from reversed(self.broker.call("LRANGE", DEAD_LETTER, last - PER_CALL + 1, last))
+        for last in range(-1, -oldest - 1, -_PER_CALL):
+            yield from reversed(self.broker.call("LRANGE", DEAD_LETTER, last - _PER_CALL + 1, last))
 
     def erase_letter(self, raw: bytes) -> None:
         self.broker.call("LREM", DEAD_LETTER, -1, raw)
@@ -315,7 +302,7 @@ class Lists:
         prefix = processing_key("", 0).rpartition(":0")[0].removesuffix(":") + ":"
         priorities = PRIORITIES.values()
         arguments = (self.gateway, self._group, silence, prefix, *priorities)
-        messages, jobs = self._run("take_over", [GATEWAYS, OPEN], *arguments)
+        messages, jobs = self._run("take_over", [GATEWAYS, _OPEN], *arguments)
         return messages, jobs
 
     def _run(self, name: str, named: Sequence[str], *arguments: Any) -> Any:
@@ -347,13 +334,18 @@ _CONSTANTS: Mapping[str, Any] = {
     "PROCESSING": PROCESSING,
     "DONE": DONE,
     "FAILED": FAILED,
-    "RECENT": RECENT,
-    "RECENT_FIELDS": RECENT_FIELDS,
-    "RECHECK_MS": RECHECK_MS,
+    "RECENT": _RECENT,
+    "RECENT_FIELDS": _RECENT_FIELDS,
+    "RECHECK_MS": _RECHECK_MS,
     "OVERSIZED": MARK.decode().lstrip("\0"),
     "HEAD_BYTES": HEAD_BYTES,
 }
 """Values that the scripts share with Python."""
+
+
+def with_update_time(fields: Fields) -> dict[str, str]:
+    """The fields of a hash, with the time at which they are written."""
+    return {**fields, "updated_at": clock.format_time(clock.now())}
 
 
 def _lua(value: Any) -> str:
@@ -380,4 +372,4 @@ def _json(value: Mapping[str, Any]) -> bytes:
 
 
 def _expires() -> str:
-    return clock.format_time(clock.now() + timedelta(seconds=KEPT_S))
+    return clock.format_time(clock.now() + timedelta(seconds=_KEPT_S))

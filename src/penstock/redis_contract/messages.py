@@ -1,4 +1,4 @@
-"""Messages of the contract: fields, defaults and validation. Unknown fields are kept."""
+"""Values of the contract: messages, error reports, the fields of status hashes, and health. Pure."""
 
 from __future__ import annotations
 
@@ -16,23 +16,22 @@ from msgspec import Meta
 
 from penstock import vocabulary
 from penstock.errors import InvalidMessage, InvalidRequest, PayloadTooLarge, UnsupportedSource
-from penstock.named_tuple import NamedTuple
 from penstock.queue import payloads
 from penstock.queue.job import Job, Status
 
 SourceType: TypeAlias = Literal["pdf", "txt", "md", "docx"]
 SOURCE_TYPES = ("pdf", "txt", "md", "docx")
-SUBMITTERS = ("cli", "api", "scheduled")
+_SUBMITTERS = ("cli", "api", "scheduled")
 MAX_BYTES = 1 << 20
 """Limit of a message. A path and some options take a few hundred bytes."""
-MAX_RETRIES = 1000
-MAX_DEPTH = 100
-MAX_PATH = 4095
-MAX_PART = 255
+_MAX_RETRIES = 1000
+_MAX_DEPTH = 100
+_MAX_PATH = 4095
+_MAX_PART = 255
 """Limits of a path and of one name in it, in bytes. Resolving longer paths can take minutes."""
 
 _Text: TypeAlias = Annotated[str, Meta(min_length=1)]
-_Retries: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_RETRIES)]
+_Retries: TypeAlias = Annotated[int, Meta(ge=0, le=_MAX_RETRIES)]
 _OPTIONAL = ("submitted_by", "options", "retry_count", "max_retries", "tags", "metadata")
 
 
@@ -50,7 +49,10 @@ class MessageOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """Request to index one file. ``tags`` and ``metadata`` are Penstock's additions to the contract."""
+    """Request to index one file. ``tags`` and ``metadata`` are Penstock's additions to the contract.
+
+    A message may have other fields as well, which are kept.
+    """
 
     job_id: _Text
     rag_id: _Text
@@ -85,12 +87,12 @@ def decode(raw: bytes) -> dict[str, Any]:
 def _refuse_deep(found: dict[str, Any]) -> None:
     """Refuse deep nesting: inside a job's metadata, or with a deeper stack, decoding would fail later."""
     level: list[Any] = [found]
-    for _ in range(MAX_DEPTH):
+    for _ in range(_MAX_DEPTH):
         inner = (one.values() if isinstance(one, dict) else one for one in level)
         level = [value for values in inner for value in values if isinstance(value, dict | list)]
         if not level:
             return
-    raise InvalidMessage(f"the message is nested more than {MAX_DEPTH} deep")
+    raise InvalidMessage(f"the message is nested more than {_MAX_DEPTH} deep")
 
 
 def read(given: Mapping[str, Any]) -> Message:
@@ -120,9 +122,9 @@ def _refuse_bad_path(message: Message) -> None:
         shown = message.source_path[:200]
         raise InvalidMessage(f"field 'source_path': expected an absolute path, got {shown!a}")
     written = message.source_path.encode("utf-8", "replace")
-    if len(written) > MAX_PATH or max(map(len, written.split(b"/"))) > MAX_PART:
+    if len(written) > _MAX_PATH or max(map(len, written.split(b"/"))) > _MAX_PART:
         raise InvalidMessage(
-            f"field 'source_path': no path is longer than {MAX_PATH} bytes, no name in it than {MAX_PART}"
+            f"field 'source_path': no path is longer than {_MAX_PATH} bytes, no name in it than {_MAX_PART}"
         )
 
 
@@ -157,16 +159,13 @@ def _field_first(complaint: str) -> str:
     if match is None:
         return what.removeprefix("Object ").replace("`", "'")
     if what.startswith("Invalid enum value") and match[1] == "submitted_by":
-        what = f"expected one of {', '.join(SUBMITTERS)}"
+        what = f"expected one of {', '.join(_SUBMITTERS)}"
     return f"field '{match[1]}': {what.replace('`', '').replace('Expected', 'expected')}"
 
 
 def _type_name(value: object) -> str:
     words = {list: "a list", str: "a text", bool: "true or false", type(None): "null"}
     return words.get(type(value), "a number")
-
-
-# Error reports of the contract: error type, code and suggestions.
 
 
 FAILURE_CODES: Mapping[str, str] = MappingProxyType(
@@ -249,6 +248,8 @@ _REPORTS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
 
 
 class ErrorReport(msgspec.Struct, frozen=True):
+    """An error in the words of the contract, with suggestions."""
+
     error: str
     error_type: str
     error_code: str
@@ -276,9 +277,6 @@ def _split(message: str) -> tuple[str, str]:
     return (match[1], message[match.end() :]) if match else ("", message)
 
 
-# Fields of a job's status hash in Redis. Unknown values are empty text: a hash has no null.
-
-
 MESSAGE = "message"
 MANAGED = "managed"
 SERIES = "reindex_since"
@@ -290,14 +288,15 @@ STATUS_FIELDS = (
     "embeddings_generated tokens_used error error_type retry_count error_code max_retries outcome "
     "source_path updated_at file file_error waiting"
 ).split()
-"""The contract's fourteen fields, then those that Penstock adds."""
+"""The contract's fourteen fields, then those that Penstock adds. Unknown values are empty text: a hash has no
+null."""
 SUBMITTED = "submitted"
 """Status that producers may write before a gateway has taken the message."""
 QUEUED = vocabulary.speak(Status.PENDING, "redis")
 PROCESSING = vocabulary.speak(Status.IN_PROGRESS, "redis")
 DONE = vocabulary.speak(Status.DONE, "redis")
 FAILED = vocabulary.speak(Status.FAILED, "redis")
-NUMBERS = frozenset(
+_NUMBERS = frozenset(
     "duration_seconds chunks_created embeddings_generated tokens_used retry_count max_retries".split()
 )
 
@@ -414,7 +413,7 @@ def to_json_values(fields: Mapping[str, str]) -> dict[str, Any]:
 def _value(name: str, text: str) -> Any:
     if text == "":
         return None
-    if name not in NUMBERS:
+    if name not in _NUMBERS:
         return text
     try:
         return int(text) if text.lstrip("-").isdecimal() else float(text)
@@ -430,10 +429,7 @@ def _seconds(span: timedelta) -> str:
     return f"{max(span.total_seconds(), 0.0):.3f}".rstrip("0").rstrip(".")
 
 
-# Requests and responses of the producers' side.
-
-
-CONNECTED_S = 5.0
+_CONNECTED_S = 5.0
 """By the contract, a gateway with a heartbeat younger than this is connected."""
 
 
@@ -473,7 +469,7 @@ class GatewayHealth(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def connected(self) -> bool:
-        return self.beat_age_s is not None and self.beat_age_s < CONNECTED_S
+        return self.beat_age_s is not None and self.beat_age_s < _CONNECTED_S
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
@@ -501,21 +497,18 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     gateways: list[GatewayHealth]
 
 
-# Messages above the size limit. Only their beginning leaves the Redis server.
-
-
 MARK = b"\0too-large"
 """Begins the entry that replaces such a message in a gateway's list. No JSON begins so."""
 HEAD_BYTES = 64 * 1024
 """Bytes kept of a message. Its id and path are looked for in them."""
-SHOWN_CHARACTERS = 1_000
+_SHOWN_CHARACTERS = 1_000
 
 _MEMBER = re.compile(r"[\s,{]*(?=\")")
 _VALUE = re.compile(r"\s*:\s*")
 
 
-class OversizedMessage(NamedTuple):
-    """The beginning of a message above the limit, with the list that it came from."""
+class OversizedMessage(msgspec.Struct, frozen=True):
+    """The beginning of a message above the limit, and its list. No more of it leaves the Redis server."""
 
     size: int
     list_key: str
@@ -542,7 +535,7 @@ class OversizedMessage(NamedTuple):
     def letter(self, refusal: PayloadTooLarge, at: str) -> dict[str, Any]:
         """Build the dead letter of a time, with the beginning in place of the message."""
         rag_id = self.fields().get("rag_id")
-        beginning = self.head[:SHOWN_CHARACTERS].decode("latin-1")
+        beginning = self.head[:_SHOWN_CHARACTERS].decode("latin-1")
         return {
             "code": refusal.code,
             "reason": refusal.message,

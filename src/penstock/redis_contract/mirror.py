@@ -1,4 +1,4 @@
-"""Mirror: writes the state of each job to a Redis hash, and moves the file when the job ends."""
+"""Mirror of jobs in Redis: their hashes, the file moved at the end, and the erasure of deleted tenants."""
 
 from __future__ import annotations
 
@@ -18,96 +18,19 @@ from penstock.errors import InvalidRequest, UnknownDocument, UnknownRag
 from penstock.queue.job import Job, JobQuery, Status
 from penstock.queue.payloads import DeliveredFile, delivered_file_of
 from penstock.redis_contract import lists, messages, rags
-from penstock.redis_contract.lists import Lists
+from penstock.redis_contract.lists import Lists, with_update_time
 from penstock.redis_contract.messages import Message, read
 from penstock.redis_contract.rags import FAILED, Rags
 from penstock.redis_contract.reindex_series import ENDED, LIVE, ReindexSeries
 from penstock.service.documents import Documents
 from penstock.service.jobs import MAX_PAGE, Jobs
 
-# Erasure of deleted tenants in Redis: hashes and dead letters of their RAGs.
-#
-# ``delete-tenant`` removes jobs and documents, but does not know the server of the contract. Each gateway
-# does it for the RAGs of its configuration once the delete is done.
-
-
-REMOVED = "ERR_JOB_REMOVED"
-"""Error code in the hash of a job that was removed from the queue before its end was seen."""
-
 log = logging.getLogger("penstock.gateway")
-
-
-class TenantErasure:
-    """Erases hashes and dead letters after ``delete-tenant``."""
-
-    def __init__(self, jobs: Jobs, lists: Lists, rags: Rags) -> None:
-        self._jobs = jobs
-        self._lists = lists
-        self._rags = rags
-        self._erased: set[str] = set()
-        """Delete jobs that are complete here. A restarted gateway checks them once more."""
-
-    def erase_deleted(self) -> None:
-        """Erase the remains of all deleted tenants."""
-        done = JobQuery(
-            item_type="delete_tenant", statuses=frozenset({Status.DONE}), newest_first=True, limit=MAX_PAGE
-        )
-        for job in self._jobs.queue.find(done):
-            rag_ids = self._rag_ids(job.payload["tenant_id_to_delete"])
-            if job.queue_id not in self._erased and (not rag_ids or self._erase(job, rag_ids)):
-                self._erased.add(job.queue_id)
-
-    def _rag_ids(self, tenant_id: str) -> frozenset[str]:
-        default = self._jobs.settings.tenant_id
-        rags = self._rags.by_id.values()
-        return frozenset(rag.rag_id for rag in rags if (rag.tenant_id or default) == tenant_id)
-
-    def _erase(self, delete: Job, rag_ids: Collection[str]) -> bool:
-        """Erase the remains of one tenant. False: a removed job is still open in Redis."""
-        until = clock.format_time(delete.finished_at or delete.updated_at)
-        hashes, removed, complete = 0, [], True
-        for job_id, shown in self._lists.hashes():
-            if shown["rag_id"] not in rag_ids or self._jobs.queue.get(job_id) is not None:
-                continue
-            if not shown["completed_at"]:
-                # The job was open when the tenant was deleted. A message pushed since is in the queue, or
-                # still in a list.
-                complete = complete and not self._lists.is_open(job_id)
-            elif shown["error_code"] == REMOVED or shown["completed_at"] <= until:
-                hashes += self._lists.erase(job_id)
-                if shown["error_code"] == REMOVED:
-                    removed.append(job_id)
-        self._lists.forget_files(removed)
-        # Read all before the first removal: a removal moves the others.
-        letters = [raw for raw in self._lists.letters() if _is_erasable(_read_letter(raw), rag_ids, until)]
-        for raw in letters:
-            self._lists.erase_letter(raw)
-        if hashes or letters:
-            log.info("%d hashes and %d dead letters of a deleted tenant erased", hashes, len(letters))
-        return complete
-
-
-def _is_erasable(letter: dict[str, Any], rag_ids: Collection[str], until: str) -> bool:
-    message = letter.get("message")
-    message = message if isinstance(message, dict) else {}
-    rag_id = letter.get("rag_id") or message.get("rag_id")
-    if rag_id not in rag_ids and letter.get("list") not in {lists.list_key(each) for each in rag_ids}:
-        return False
-    at = letter.get("at") or letter.get("failed_at")
-    return not isinstance(at, str) or at <= until
-
-
-def _read_letter(raw: bytes) -> dict[str, Any]:
-    try:
-        letter = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return {}
-    return letter if isinstance(letter, dict) else {}
-
-
-JOBS_PER_UPDATE = 200
+_REMOVED = "ERR_JOB_REMOVED"
+"""Error code in the hash of a job that was removed from the queue before its end was seen."""
+_JOBS_PER_UPDATE = 200
 """Jobs read in one update."""
-CLOCKS_DIFFER = timedelta(seconds=1)
+_CLOCKS_DIFFER = timedelta(seconds=1)
 """Tolerance between the clocks of the file system and of the queue."""
 
 
@@ -185,7 +108,7 @@ class Mirror:
     def update(self) -> bool:
         """Write the hashes of some jobs. True: something was written."""
         wrote = False
-        for job_id in list(self._shown)[:JOBS_PER_UPDATE]:
+        for job_id in list(self._shown)[:_JOBS_PER_UPDATE]:
             # Moved to the end, so that every job has its turn.
             shown = self._shown.pop(job_id)
             kept, changed = self._update_job(job_id, shown)
@@ -207,7 +130,7 @@ class Mirror:
         now = messages.job_fields(job, message, self._progress_counts(job))
         if now == shown:
             return shown, False
-        return (now if self._lists.mirror(job_id, _with_update_time(now)) else None), True
+        return (now if self._lists.mirror(job_id, with_update_time(now)) else None), True
 
     def _progress_counts(self, job: Job) -> messages.Count:
         if not job.waiting or not (job.waiting_for or "").isdecimal():
@@ -225,9 +148,9 @@ class Mirror:
             "completed_at": clock.format_time(clock.now()),
             "error": "the job was removed from the queue before its end was seen",
             "error_type": "Removed",
-            "error_code": REMOVED,
+            "error_code": _REMOVED,
         }
-        return self._lists.finish(job_id, _with_update_time(gone))
+        return self._lists.finish(job_id, with_update_time(gone))
 
     def _finish_ended(self, job: Job, message: Message) -> bool:
         """Finish an ended job. The file is moved first: a reader of ``done`` finds the file in place."""
@@ -246,7 +169,7 @@ class Mirror:
             letter = record | {"code": report.error_code, "reason": report.error, "message": _raw_of(job)}
         if moved is not None:
             shown |= {"file": moved.path, "file_error": moved.error}
-        return self._lists.finish(job.queue_id, _with_update_time(shown), file=file, letter=letter)
+        return self._lists.finish(job.queue_id, with_update_time(shown), file=file, letter=letter)
 
     def _move_processed(self, job: Job, file: str) -> rags.Moved | None:
         arrival = self._managed_file(job)
@@ -315,7 +238,7 @@ def _older_file_test(job: Job) -> rags.FileTest:
     """
     if job.error_code == "ERR_FILE_NOT_FOUND":
         return lambda _: False
-    end = (job.finished_at or clock.now()) + CLOCKS_DIFFER
+    end = (job.finished_at or clock.now()) + _CLOCKS_DIFFER
 
     def is_same_file(found: os.stat_result) -> bool:
         return found.st_ctime <= end.timestamp()
@@ -338,5 +261,73 @@ def _raw_of(job: Job) -> Any:
     return msgspec.json.decode(job.metadata).get(messages.MESSAGE)
 
 
-def _with_update_time(shown: dict[str, str]) -> dict[str, str]:
-    return shown | {"updated_at": clock.format_time(clock.now())}
+class TenantErasure:
+    """Erases hashes and dead letters of the RAGs of deleted tenants.
+
+    ``delete-tenant`` removes jobs and documents, but does not know the server of the contract. Each gateway
+    does it for the RAGs of its configuration once the delete is done.
+    """
+
+    def __init__(self, jobs: Jobs, lists: Lists, rags: Rags) -> None:
+        self._jobs = jobs
+        self._lists = lists
+        self._rags = rags
+        self._erased: set[str] = set()
+        """Delete jobs that are complete here. A restarted gateway checks them once more."""
+
+    def erase_deleted(self) -> None:
+        """Erase the remains of all deleted tenants."""
+        done = JobQuery(
+            item_type="delete_tenant", statuses=frozenset({Status.DONE}), newest_first=True, limit=MAX_PAGE
+        )
+        for job in self._jobs.queue.find(done):
+            rag_ids = self._rag_ids(job.payload["tenant_id_to_delete"])
+            if job.queue_id not in self._erased and (not rag_ids or self._erase(job, rag_ids)):
+                self._erased.add(job.queue_id)
+
+    def _rag_ids(self, tenant_id: str) -> frozenset[str]:
+        default = self._jobs.settings.tenant_id
+        rags = self._rags.by_id.values()
+        return frozenset(rag.rag_id for rag in rags if (rag.tenant_id or default) == tenant_id)
+
+    def _erase(self, delete: Job, rag_ids: Collection[str]) -> bool:
+        """Erase the remains of one tenant. False: a removed job is still open in Redis."""
+        until = clock.format_time(delete.finished_at or delete.updated_at)
+        hashes, removed, complete = 0, [], True
+        for job_id, shown in self._lists.hashes():
+            if shown["rag_id"] not in rag_ids or self._jobs.queue.get(job_id) is not None:
+                continue
+            if not shown["completed_at"]:
+                # The job was open when the tenant was deleted. A message pushed since is in the queue, or
+                # still in a list.
+                complete = complete and not self._lists.is_open(job_id)
+            elif shown["error_code"] == _REMOVED or shown["completed_at"] <= until:
+                hashes += self._lists.erase(job_id)
+                if shown["error_code"] == _REMOVED:
+                    removed.append(job_id)
+        self._lists.forget_files(removed)
+        # Read all before the first removal: a removal moves the others.
+        letters = [raw for raw in self._lists.letters() if _is_erasable(_read_letter(raw), rag_ids, until)]
+        for raw in letters:
+            self._lists.erase_letter(raw)
+        if hashes or letters:
+            log.info("%d hashes and %d dead letters of a deleted tenant erased", hashes, len(letters))
+        return complete
+
+
+def _is_erasable(letter: dict[str, Any], rag_ids: Collection[str], until: str) -> bool:
+    message = letter.get("message")
+    message = message if isinstance(message, dict) else {}
+    rag_id = letter.get("rag_id") or message.get("rag_id")
+    if rag_id not in rag_ids and letter.get("list") not in {lists.list_key(each) for each in rag_ids}:
+        return False
+    at = letter.get("at") or letter.get("failed_at")
+    return not isinstance(at, str) or at <= until
+
+
+def _read_letter(raw: bytes) -> dict[str, Any]:
+    try:
+        letter = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}
+    return letter if isinstance(letter, dict) else {}

@@ -1,4 +1,8 @@
-"""RAG configuration: for each RAG the collection, inbox and allowed folders."""
+"""RAGs: the configuration with collection, inbox and allowed folders of each, and file moves in the inbox.
+
+A file goes from ``incoming`` to ``processed`` or ``failed``, and nothing is overwritten. Every move can be
+repeated: after a kill, another gateway starts again from the beginning.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +24,17 @@ import msgspec
 
 from penstock.errors import DriverMissing, InvalidName, InvalidRags, OutsideRag, UnknownRag
 from penstock.extensions import install_remedy
-from penstock.named_tuple import NamedTuple
 from penstock.queue import payloads
 from penstock.redis_contract.lists import RESERVED
 from penstock.service.paths import real_path
 from penstock.store_url import StoreUrl
 
-INCOMING, PROCESSED, FAILED = "incoming", "processed", "failed"
+_INCOMING, _PROCESSED, FAILED = "incoming", "processed", "failed"
 _RAG_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_ERROR_SUFFIX = ".error.json"
+_MAX_RECORD = 1 << 20
+FileTest = Callable[[os.stat_result], bool]
+log = logging.getLogger("penstock.gateway")
 
 
 class FilePlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,13 +63,13 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
             real = real_path(source_path)
         except (OSError, ValueError):
             real = ""
-        incoming = self._real(INCOMING)
+        incoming = self._real(_INCOMING)
         if incoming is not None and _below(real, incoming):
             beside = os.path.relpath(os.path.dirname(real), incoming)  # noqa: PTH120 - text in, text out
-            known_as = os.path.normpath(f"{self._real(PROCESSED)}/{beside}/{filename}")
+            known_as = os.path.normpath(f"{self._real(_PROCESSED)}/{beside}/{filename}")
             return FilePlace(read_from=real, known_as=known_as, managed=True)
         # A processed file can be submitted again from its folder.
-        own = [self._real(PROCESSED), *map(real_path, self.folders)]
+        own = [self._real(_PROCESSED), *map(real_path, self.folders)]
         if any(folder is not None and _below(real, folder) for folder in own):
             return FilePlace(read_from=real, known_as=real, managed=False)
         allowed = ", ".join(filter(None, [incoming, *own])) or "none"
@@ -101,7 +108,7 @@ class Rags(msgspec.Struct, frozen=True, kw_only=True):
                 return None
         except (OSError, ValueError):
             return None
-        folders = [rag.folder(INCOMING) for rag in self.by_id.values()]
+        folders = [rag.folder(_INCOMING) for rag in self.by_id.values()]
         if any(folder is not None and _below(real, real_path(str(folder))) for folder in folders):
             return Path(real)
         return Path(real) if self._is_in_sources(real) else None
@@ -112,13 +119,13 @@ class Rags(msgspec.Struct, frozen=True, kw_only=True):
             return False
         rag_id, *rest = Path(real).relative_to(real_path(self.sources)).parts
         unknown = rag_id not in self.by_id and rag_id not in RESERVED and _RAG_ID.fullmatch(rag_id)
-        return bool(unknown) and len(rest) > 1 and rest[0] == INCOMING
+        return bool(unknown) and len(rest) > 1 and rest[0] == _INCOMING
 
     def incoming(self) -> dict[str, os.stat_result]:
         """List all files in ``incoming`` folders by real path."""
         found: dict[str, os.stat_result] = {}
         for rag in self.by_id.values():
-            folder = rag.folder(INCOMING)
+            folder = rag.folder(_INCOMING)
             for directory, _, names in os.walk(real_path(str(folder))) if folder is not None else ():
                 for path in (f"{directory}/{name}" for name in names):
                     with suppress(OSError):
@@ -255,19 +262,7 @@ def _refuse_unknown(where: str, given: dict[Any, Any], known: set[str]) -> None:
         raise InvalidRags(f"{where} has {unknown[0]!a}; known are {', '.join(sorted(known))}")
 
 
-# File moves in the managed inbox: ``incoming`` → ``processed`` or ``failed``. Nothing is overwritten.
-#
-# Every operation can be repeated: after a kill, another gateway starts again from the beginning.
-
-
-log = logging.getLogger("penstock.gateway")
-
-ERROR_SUFFIX = ".error.json"
-MAX_RECORD = 1 << 20
-FileTest = Callable[[os.stat_result], bool]
-
-
-class Moved(NamedTuple):
+class Moved(msgspec.Struct, frozen=True):
     """The current path of a file, and why the move failed, if so."""
 
     path: str
@@ -361,15 +356,15 @@ def _same(one: os.stat_result, other: os.stat_result) -> bool:
 
 def write_error_file(folder: Path, filename: str, record: Mapping[str, Any]) -> str:
     """Write ``<filename>.error.json``. The file and record of an earlier job are renamed first."""
-    path = folder / f"{filename}{ERROR_SUFFIX}"
+    path = folder / f"{filename}{_ERROR_SUFFIX}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if path.exists() and not _is_of(path, record["job_id"]):
             free = find_free_name(folder / filename)
             if (folder / filename).exists():
                 (folder / filename).rename(free)
-            path.rename(free.with_name(free.name + ERROR_SUFFIX))
-        draft = path.with_name(f".{record['job_id']}{ERROR_SUFFIX}")
+            path.rename(free.with_name(free.name + _ERROR_SUFFIX))
+        draft = path.with_name(f".{record['job_id']}{_ERROR_SUFFIX}")
         draft.write_bytes(_encode(record))
         draft.replace(path)
     except OSError as error:
@@ -383,12 +378,12 @@ def write_record_beside(file: Path, record: Mapping[str, Any]) -> None:
 
     Only a record that a gateway wrote before is replaced.
     """
-    path = file.with_name(file.name + ERROR_SUFFIX)
+    path = file.with_name(file.name + _ERROR_SUFFIX)
     try:
         if os.path.lexists(path) and not _record_at(path):
             log.warning("%s is not an error record, and is left unchanged", path)
             return
-        draft = path.with_name(f".{record['job_id'] or 'refused'}{ERROR_SUFFIX}")
+        draft = path.with_name(f".{record['job_id'] or 'refused'}{_ERROR_SUFFIX}")
         draft.write_bytes(_encode(record))
         draft.replace(path)
     except OSError as error:
@@ -397,7 +392,7 @@ def write_record_beside(file: Path, record: Mapping[str, Any]) -> None:
 
 def remove_record_beside(file: Path, filename: str) -> None:
     """Remove the record of an earlier refused message, after the file was indexed."""
-    path = file.with_name(file.name + ERROR_SUFFIX)
+    path = file.with_name(file.name + _ERROR_SUFFIX)
     try:
         if os.path.lexists(path) and _record_at(path).get("filename") in (filename, file.name):
             path.unlink()
@@ -416,7 +411,7 @@ def _is_of(path: Path, job_id: str) -> bool:
 def _record_at(path: Path) -> dict[str, Any]:
     """Read the error record in a file; empty if the file holds something else."""
     try:
-        found = msgspec.json.decode(path.read_bytes()) if path.stat().st_size <= MAX_RECORD else None
+        found = msgspec.json.decode(path.read_bytes()) if path.stat().st_size <= _MAX_RECORD else None
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {}
     return found if isinstance(found, dict) and "job_id" in found else {}

@@ -28,12 +28,12 @@ from penstock.vocabulary import how_many
 
 LIVE = frozenset({Status.PENDING, Status.IN_PROGRESS})
 ENDED = frozenset(Status) - LIVE
-UNDONE = frozenset(Status) - {Status.DONE}
-REQUESTED = ("file", "folder", "project", "library", "content")
+_UNDONE = frozenset(Status) - {Status.DONE}
+_REQUESTED = ("file", "folder", "project", "library", "content")
 """Types of the jobs that add documents: their requests spare them from an earlier removal."""
-LOOKED_AT = 100
+_LOOKED_AT = 100
 """Newest ended jobs of a collection among which the end of its last series is looked for."""
-LONGEST_WAIT = timedelta(days=1)
+_LONGEST_WAIT = timedelta(days=1)
 """A message that says it was sent earlier than that is taken for one with a wrong clock, and begins a series
 of its own. Else a producer that always writes the same time would never have anything removed."""
 WAITS_FOR = timedelta(seconds=10)
@@ -66,7 +66,7 @@ class ReindexSeries:
 
     def _running(self, tenant_id: str, collection: str) -> datetime | None:
         """The beginning of the series that is being worked on. There is one at most: others join it."""
-        found = (beginning_of(job) for job in self._jobs_of(tenant_id, collection, LIVE))
+        found = (_beginning_of(job) for job in self._jobs_of(tenant_id, collection, LIVE))
         return next((begun_at for begun_at in found if begun_at is not None), None)
 
     def _ended_since(
@@ -76,10 +76,10 @@ class ReindexSeries:
 
         So it is, whatever the message says, with a series whose rest waits for the messages in the lists.
         """
-        believed = now - LONGEST_WAIT <= sent_at
+        believed = now - _LONGEST_WAIT <= sent_at
         query = _query(tenant_id, collection, ENDED)
-        for job in self._jobs.queue.find(msgspec.structs.replace(query, newest_first=True, limit=LOOKED_AT)):
-            begun_at, ended_at = beginning_of(job), job.finished_at
+        for job in self._jobs.queue.find(msgspec.structs.replace(query, newest_first=True, limit=_LOOKED_AT)):
+            begun_at, ended_at = _beginning_of(job), job.finished_at
             if begun_at is None or ended_at is None:
                 continue
             waits = now - ended_at < WAITS_FOR and self._lists.is_open(job.queue_id)
@@ -93,12 +93,12 @@ class ReindexSeries:
         False: messages are waiting in the lists, and may belong to the series; call again later. Repeating it
         after a crash has no second effect.
         """
-        begun_at = beginning_of(job)
+        begun_at = _beginning_of(job)
         if begun_at is None:
             return True
         place = Place(job.tenant_id, job.collection, job.branch)
         live = self._jobs_of(job.tenant_id, job.collection, LIVE)
-        if any(beginning_of(one) == begun_at for one in live) or not self._is_replaced(job, begun_at):
+        if any(_beginning_of(one) == begun_at for one in live) or not self._is_replaced(job, begun_at):
             return True
         ended_at = job.finished_at or job.updated_at
         if self._jobs.queue.now() - ended_at < WAITS_FOR and self._lists.has_messages():
@@ -115,7 +115,7 @@ class ReindexSeries:
             return True
         query = _query(job.tenant_id, job.collection, frozenset({Status.DONE}))
         newest = self._jobs.queue.find(msgspec.structs.replace(query, newest_first=True))
-        return any(beginning_of(one) == begun_at for one in newest)
+        return any(_beginning_of(one) == begun_at for one in newest)
 
     def _requested_since(self, place: Place, begun_at: datetime) -> list[tuple[Place, str, datetime]]:
         """Paths with a later request that is not done: it is still running, or it failed.
@@ -123,8 +123,8 @@ class ReindexSeries:
         A folder is not done as long as one of its files is not, so that its path is enough.
         """
         found = []
-        for item_type in REQUESTED:
-            for job in self._jobs_of(place.tenant_id, place.collection, UNDONE, item_type):
+        for item_type in _REQUESTED:
+            for job in self._jobs_of(place.tenant_id, place.collection, _UNDONE, item_type):
                 asked_at = payloads.asked_at(job.metadata) or job.created_at
                 if asked_at < begun_at or job.op == "delete":
                     continue
@@ -156,7 +156,7 @@ def _query(tenant_id: str, collection: str, statuses: frozenset[Status], item_ty
     )
 
 
-def beginning_of(job: Job) -> datetime | None:
+def _beginning_of(job: Job) -> datetime | None:
     """The beginning of the series of a job; None for a job of no series."""
     if job.submitted_by != "redis":
         return None

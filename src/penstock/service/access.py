@@ -1,4 +1,4 @@
-"""Access rules of a server: what a key may do, and in which tenants."""
+"""Access rules of a server: what a key may do, in which tenants, and which paths requests may name."""
 
 from __future__ import annotations
 
@@ -104,9 +104,6 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
 
 LOCAL = Principal(name="local", scope="admin")
 """The sender of a request to a server without keys, which is reached from its own machine only."""
-
-
-# Path policy of a server: files, folders and web pages allowed in requests, for all keys and for one.
 
 
 class PathPolicy:
@@ -234,27 +231,6 @@ class PathPolicy:
         if not os.path.isdir(real):  # noqa: PTH112 - it never raises
             raise PathNotFound(f"{path[:200]!a} is not a directory of the server")
         return real
-
-
-def root_of_key(given: str) -> str:
-    """A root of a key as it is stored: the real path of a folder, or the address of a site."""
-    if urls.is_web_url(given):
-        site = urls.canonical(given)
-        if site.rstrip("/") != urls.site_of(site):
-            raise InvalidRequest(
-                f"root: {given[:200]!r} is a part of a site, and links lead to all of it",
-                remedy=f"Name the site: {urls.site_of(site)[:200]}.",
-            )
-        return urls.site_of(site)
-    paths.refuse_unusable(given)
-    real = real_path(str(Path(given).expanduser()))
-    try:
-        real.encode()
-    except UnicodeEncodeError:
-        raise PathNotFound(f"root: the name of {given[:200]!a} must be UTF-8") from None
-    if not os.path.isdir(real):  # noqa: PTH112 - it never raises
-        raise PathNotFound(f"root: {given[:200]!a} is not a directory")
-    return real
 
 
 def _below(path: str, folder: str) -> bool:

@@ -21,7 +21,6 @@ from penstock.catalog.rules.publication import Portions
 from penstock.catalog.values import Fingerprints, NewGeneration, Outcome, Place, StoreResult
 from penstock.errors import InvalidText
 from penstock.handlers.members import hash_of
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.chunk.text import ChunkSizes
 from penstock.pipeline.draft import build_draft, without_pictures
 from penstock.pipeline.extract import file_types
@@ -29,14 +28,14 @@ from penstock.pipeline.extract.charset import clean
 from penstock.pipeline.extract.protocol import ExtractedText, Page, Recognition, Shape
 from penstock.pipeline.pipeline import Pipeline
 
-CHANGED = "its file changed after it was read there"
-ENGINE = "import"
+_CHANGED = "its file changed after it was read there"
+_ENGINE = "import"
 """Engine of the pages, as shown with recognized ones."""
-CLOCKS_DIFFER = timedelta(seconds=2)
+_CLOCKS_DIFFER = timedelta(seconds=2)
 """Tolerance between the clock of the other system and that of the file system."""
 
 
-class AdoptedPage(NamedTuple):
+class AdoptedPage(msgspec.Struct, frozen=True):
     """A page that was read: its text, or the path of a file with it."""
 
     number: int
@@ -68,8 +67,8 @@ def flaw(document: ReadDocument) -> str | None:
         return "it is not a regular file"
     read_at = _read_at(document)
     changed = datetime.fromtimestamp(found.st_mtime, tz=UTC)
-    if read_at is not None and document.sha256 is None and changed > read_at + CLOCKS_DIFFER:
-        return CHANGED
+    if read_at is not None and document.sha256 is None and changed > read_at + _CLOCKS_DIFFER:
+        return _CHANGED
     if not all(page.text is not None or _is_file(page.file_path) for page in document.pages):
         return "the Markdown file of a page is missing"
     return None
@@ -140,12 +139,12 @@ class Adopter:
             content_hash = hash_of(path, limits)
             # The times of one version with the hash of another would hide the change from every later walk.
             if _version(Path(path).lstat()) != _version(found):
-                return CHANGED
+                return _CHANGED
             pages = [self._page(page, limits.text_bytes) for page in document.pages]
         except (OSError, ValueError) as error:
             return f"it cannot be read: {getattr(error, 'strerror', None) or error}"
         if document.sha256 is not None and document.sha256 != content_hash:
-            return CHANGED
+            return _CHANGED
         file_type = file_types.by_name(path) or file_types.TEXT
         extracted = ExtractedText(
             pages=tuple(pages), file_type=file_type, shape=Shape.MARKDOWN, page_count=len(pages)
@@ -172,7 +171,7 @@ class Adopter:
 
     def _page(self, page: AdoptedPage, most_bytes: int) -> Page:
         text = page.text if page.text is not None else _text(page.file_path or "", most_bytes)
-        return Page(page.number, clean(text), recognition=Recognition(ENGINE))
+        return Page(page.number, clean(text), recognition=Recognition(_ENGINE))
 
     def _store(self, group: Sequence[NewGeneration]) -> list[str | None]:
         try:

@@ -18,13 +18,13 @@ from penstock.service.jobs import JobFilter, Jobs, job_query
 from penstock.vocabulary import how_many
 
 Act: TypeAlias = Literal["retry", "cancel"]
-BUDGET_S = 10.0
+_BUDGET_S = 10.0
 """Time after which an act stops between two batches and says that there is more."""
-MOST_SKIPPED = 100
-MOST_GROUPS = 100
-SHOWN = frozenset(("collection", "item_type", "parent_id", "q", "tenant_id"))
+_MOST_SKIPPED = 100
+_MOST_GROUPS = 100
+_SHOWN = frozenset(("collection", "item_type", "parent_id", "q", "tenant_id"))
 """Filters of a page of failures that its groups repeat."""
-STATUSES: dict[Act, tuple[str, ...]] = {"retry": ("failed",), "cancel": ("pending", "running")}
+_STATUSES: dict[Act, tuple[str, ...]] = {"retry": ("failed",), "cancel": ("pending", "running")}
 """Statuses of a filter that names none."""
 
 
@@ -90,13 +90,13 @@ class BulkActions:
 
         Raises ``CountChanged`` otherwise; then nothing has changed.
         """
-        narrowed: JobFilter = {**filters, "status": filters.get("status") or STATUSES[act]}
+        narrowed: JobFilter = {**filters, "status": filters.get("status") or _STATUSES[act]}
         matched = self._records.count(tenants, narrowed) or 0
         if dry_run:
             return BulkResult(matched=matched, changed=0, skipped=[], more=False)
         if expect != matched:
             raise CountChanged(f"{how_many(matched, 'job')} found now, {expect:,} expected", matched=matched)
-        progress = _BulkProgress(matched, clock.elapsed_s() + BUDGET_S)
+        progress = _BulkProgress(matched, clock.elapsed_s() + _BUDGET_S)
         for tenant in tenants:
             self._run_for(act, job_query({**narrowed, "tenant_id": tenant}), progress)
         return progress.result()
@@ -137,7 +137,7 @@ class BulkActions:
         """Failed jobs of these tenants by reason. Child jobs count; parents failed because of them do not."""
         queue, now = self._jobs.queue, self._jobs.queue.now()
         found = [
-            queue.failures(job_query({**filters, "tenant_id": tenant}), limit=MOST_GROUPS + 1, now=now)
+            queue.failures(job_query({**filters, "tenant_id": tenant}), limit=_MOST_GROUPS + 1, now=now)
             for tenant in tenants
         ]
         merged: dict[str, list[tuple[FailureGroup, timedelta]]] = {}
@@ -148,8 +148,8 @@ class BulkActions:
         records.sort(key=lambda record: (-record.count, record.reason))
         return FailurePage(
             total=sum(groups.total for groups in found),
-            groups=records[:MOST_GROUPS],
-            truncated=len(records) > MOST_GROUPS or not all(groups.exact for groups in found),
+            groups=records[:_MOST_GROUPS],
+            truncated=len(records) > _MOST_GROUPS or not all(groups.exact for groups in found),
         )
 
     def _record(self, parts: list[tuple[FailureGroup, timedelta]], filters: JobFilter) -> FailureRecord:
@@ -162,7 +162,7 @@ class BulkActions:
         newest = max((group for group, _ in parts), key=lambda group: group.last_at)
         job = self._jobs.queue.get(newest.newest)
         code = newest.reason.rpartition("-")[0]
-        named = {name: value for name, value in filters.items() if value is not None and name in SHOWN}
+        named = {name: value for name, value in filters.items() if value is not None and name in _SHOWN}
         return FailureRecord(
             reason=newest.reason,
             error_code=code,
@@ -195,7 +195,7 @@ class _BulkProgress:
     def add(self, seen: int, refused: list[SkippedJob]) -> None:
         self._seen += seen
         self._refused += len(refused)
-        self._skipped += refused[: MOST_SKIPPED - len(self._skipped)]
+        self._skipped += refused[: _MOST_SKIPPED - len(self._skipped)]
         self._late = clock.elapsed_s() > self._until
 
     def result(self) -> BulkResult:

@@ -17,7 +17,7 @@ from penstock.service.jobs import Jobs
 from penstock.service.requests import Receipt, Submission
 from penstock.service.why import path_of
 
-MOST_COUNTED = 10_000
+_MOST_COUNTED = 10_000
 """``open_jobs`` of a record counts up to this number."""
 _MOMENT = timedelta(microseconds=1)
 """The resolution of times: a removal also takes what was asked for at its own time."""
@@ -70,7 +70,8 @@ class Collections:
 
     def show(self, collection: str, *, tenant_id: str | None = None) -> CollectionRecord:
         """Show a collection of a tenant (None: the default one). Raises ``CollectionNotFound``."""
-        tenant_id = self._tenant(tenant_id)
+        named = self._jobs.settings.tenant_id if tenant_id is None else tenant_id
+        tenant_id = validate_name("tenant_id", named)
         found = [one for one in self.list(tenant_id) if one.collection == collection]
         open_jobs = self._open_jobs(tenant_id, validate_name("collection", collection))
         if not found and not open_jobs:
@@ -81,7 +82,7 @@ class Collections:
     def _open_jobs(self, tenant_id: str, collection: str) -> int:
         live = frozenset({Status.PENDING, Status.IN_PROGRESS})
         query = JobQuery(tenant_id=tenant_id, collection=collection, statuses=live, top_level=True)
-        return sum(self._jobs.queue.count(query, cap=MOST_COUNTED).values())
+        return sum(self._jobs.queue.count(query, cap=_MOST_COUNTED).values())
 
     def clear(self, collection: str, *, tenant_id: str | None = None) -> Receipt:
         """Queue the removal of all documents of a collection, in every branch. Files are not touched.
@@ -91,10 +92,6 @@ class Collections:
         """
         record = self.show(collection, tenant_id=tenant_id)
         return self._jobs.submit(exact=True, **clearing(record.collection, record.tenant_id))
-
-    def _tenant(self, tenant_id: str | None) -> str:
-        named = self._jobs.settings.tenant_id if tenant_id is None else tenant_id
-        return validate_name("tenant_id", named)
 
     def remove_older(
         self,

@@ -1,13 +1,11 @@
-"""Diagnosis of an installation: versions, stores, sandbox, OCR, optional parts and workers."""
+"""Diagnosis of an installation: machine, stores, models, parsers, workers; with safe repairs."""
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from datetime import timedelta
@@ -22,42 +20,38 @@ from penstock import clock, extensions
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Phase, Place
 from penstock.config import Settings, unknown_variables
-from penstock.errors import ComponentMissing, PenstockError, StoreError
+from penstock.errors import ComponentMissing, PenstockError
 from penstock.extensions import EXTRAS, install_command
 from penstock.graph_stores.protocol import GraphCopy
 from penstock.handlers.outside_stores import unfilled_stores
 from penstock.handlers.source_files import FETCHED, uploads_directory
-from penstock.named_tuple import NamedTuple
+from penstock.pipeline.extract.factory import formats
+from penstock.pipeline.extract.sandbox.server import supported
+from penstock.pipeline.ocr import protocol
+from penstock.pipeline.ocr.engines import engine_versions
 from penstock.queue import transitions
 from penstock.queue.job import JobQuery
 from penstock.queue.protocol import Queue
 from penstock.service import keys
 from penstock.service.documents import left_behind
 from penstock.service.runtime_file import RuntimeFile
+from penstock.service.upkeep import Models
 from penstock.service.uploads import INCOMING, RESERVED_BYTES
 from penstock.service.why import living_workers
-from penstock.state_directory import make_private, write_refusal
+from penstock.state_directory import make_private
 from penstock.vector_stores.protocol import VectorStore
 from penstock.vocabulary import how_many
 
-# Checks of the machine and of files left by dead processes, with remedies and safe repairs.
-
-
 Verdict: TypeAlias = Literal["ok", "note", "failed", "fixed"]
-
 FEW_BYTES = 1 << 30
 """Free space below which a check is a note. Below ``RESERVED_BYTES`` uploads are refused."""
-DRIFT = timedelta(seconds=5)
-FORGOTTEN_AFTER = timedelta(hours=1)
+_DRIFT = timedelta(seconds=5)
+_FORGOTTEN_AFTER = timedelta(hours=1)
 """Age of the last report of a worker that is not listed any more."""
-FEW_WATCHES, FEW_INSTANCES = 65_536, 128
+_FEW_WATCHES, _FEW_INSTANCES = 65_536, 128
 INOTIFY = Path("/proc/sys/fs/inotify")
-LEFTOVER_AFTER_S = 86_400
-PROBED_BYTES = 64 * 1024
-"""More than what is left in the last block of a file system that is full."""
-PROBE_EVERY_S, PROBE_AGAIN_S = 10.0, 1.0
-"""Time for which a probe of the disk counts; the second one after a failed probe."""
-SHOWN = 3
+_LEFTOVER_AFTER_S = 86_400
+_SHOWN = 3
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +65,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     """Check that ``penstock doctor --fix`` repairs."""
 
 
-class Finding(NamedTuple):
+class Finding(msgspec.Struct, frozen=True):
     """A check with an optional repair. The repair returns a description of the changes."""
 
     check: Check
@@ -91,10 +85,53 @@ def _note(subject: str, detail: str, remedy: str = "", fix: Callable[[], str] | 
     return Finding(Check(subject=subject, status="note", detail=detail, remedy=remedy), fix)
 
 
-# The machine.
+class Diagnosis(msgspec.Struct, frozen=True):
+    """All checks, in the order of the report."""
+
+    checks: list[Check]
+
+    @property
+    def healthy(self) -> bool:
+        return all(check.status != "failed" for check in self.checks)
 
 
-def machine(settings: Settings) -> Iterator[Finding]:
+class Installation(msgspec.Struct, frozen=True):
+    """Functions to open the parts of an installation, and to check or repair the state of workers."""
+
+    open_queue: Callable[[], Queue]
+    open_catalog: Callable[[], Catalog]
+    open_vector_store: Callable[[], VectorStore | None]
+    open_graph_store: Callable[[], GraphCopy | None]
+    check_model: Callable[[], None]
+    """Raises if the embedding model is missing or damaged."""
+    any_dead_worker: Callable[[], bool]
+    release_dead: Callable[[Queue, Catalog], int]
+
+
+def diagnose(settings: Settings, parts: Installation, *, fix: bool = False) -> Diagnosis:
+    """Check everything that Penstock needs. Stores are opened and closed; only ``fix`` changes something."""
+    return Diagnosis(
+        [
+            Check(subject="penstock", detail=f"{metadata.version('penstock')} in {sys.prefix}"),
+            Check(subject="python", detail=f"{platform.python_version()} on {platform.system()}"),
+            *_variables(),
+            _state_directory(settings),
+            *(found.settled(fix=fix) for found in _machine(settings)),
+            *_queue(settings, parts, fix=fix),
+            *_catalog(settings, parts.open_catalog, fix=fix),
+            _embedder(settings, parts),
+            _sandbox(),
+            _ocr(settings),
+            _vector_search(parts.open_vector_store),
+            *_graph_store(parts.open_graph_store),
+            *_formats(),
+            *_extras(),
+            *_extensions(),
+        ]
+    )
+
+
+def _machine(settings: Settings) -> Iterator[Finding]:
     """Disk space, limits of watchers, and files in the state directory."""
     yield _disk(settings.state_dir)
     yield from _inotify(INOTIFY)
@@ -121,8 +158,8 @@ def _inotify(directory: Path) -> Iterator[Finding]:
     if not sys.platform.startswith("linux"):
         return
     for name, few, what in (
-        ("max_user_watches", FEW_WATCHES, "folders"),
-        ("max_user_instances", FEW_INSTANCES, "watchers"),
+        ("max_user_watches", _FEW_WATCHES, "folders"),
+        ("max_user_instances", _FEW_INSTANCES, "watchers"),
     ):
         try:
             limit = int((directory / name).read_text(encoding="ascii"))
@@ -165,7 +202,7 @@ def _runtime_file(state_dir: Path) -> Iterator[Finding]:
 
 
 def _leftovers(settings: Settings) -> Iterator[Finding]:
-    long_ago = clock.now().timestamp() - LEFTOVER_AFTER_S
+    long_ago = clock.now().timestamp() - _LEFTOVER_AFTER_S
     found = [
         path for path in (settings.state_dir / "vectors").glob("*/*.young") if path.stat().st_mtime < long_ago
     ]
@@ -190,55 +227,7 @@ def _leftovers(settings: Settings) -> Iterator[Finding]:
             )
 
 
-class WriteProbe:
-    """Tells whether the state directory, and stores and uploads on this machine, can be written.
-
-    A disk that is full is not seen by reading, and hardly by its free bytes: quotas and read-only mounts have
-    them too. So a small file is written and removed, at most every few seconds, however often one asks.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        stores = [store for store in (settings.store, settings.catalog_store) if store.is_file]
-        files = [store.path if store.engine == "jsonl" else store.path.parent for store in stores]
-        self._directories = (settings.state_dir, *files)
-        # Created for the first upload.
-        self._uploads = uploads_directory(settings)
-        self._lock = threading.Lock()
-        self._until = 0.0
-        self._failure: StoreError | None = None
-
-    def check(self) -> None:
-        """Raise what a write would raise."""
-        with self._lock:
-            if clock.elapsed_s() >= self._until:
-                self._failure = self._probe()
-                self._until = clock.elapsed_s() + (PROBE_AGAIN_S if self._failure else PROBE_EVERY_S)
-            if self._failure is not None:
-                raise self._failure
-
-    def _probe(self) -> StoreError | None:
-        uploads = [self._uploads] if self._uploads.is_dir() else []
-        for directory in dict.fromkeys([*self._directories, *uploads]):
-            try:
-                _write_and_remove(directory)
-            except OSError as error:
-                return write_refusal(directory, error)
-        return None
-
-
-def _write_and_remove(directory: Path) -> None:
-    descriptor, name = tempfile.mkstemp(prefix=".ready.", dir=directory)
-    with os.fdopen(descriptor, "wb") as file:
-        os.unlink(name)  # noqa: PTH108 - before anything can fail
-        file.write(bytes(PROBED_BYTES))
-        file.flush()
-        os.fsync(descriptor)
-
-
-# The queue.
-
-
-def queue_state(
+def _queue_state(
     queue: Queue, settings: Settings, release_dead: Callable[[], int] | None
 ) -> Iterator[Finding]:
     """Clocks, warnings of the store, and claims of dead workers.
@@ -261,12 +250,12 @@ def queue_state(
 def _clocks(queue: Queue) -> Iterator[Finding]:
     server, here = queue.now(), clock.now()
     remedy = "Set the clocks of this machine and of the server by NTP."
-    if abs(server - here) > DRIFT:
+    if abs(server - here) > _DRIFT:
         seconds = abs((server - here).total_seconds())
         which = "ahead of" if server > here else "behind"
         yield _note("clock", f"the server's clock is {seconds:,.0f} s {which} that of this machine", remedy)
     newest = queue.find(JobQuery(newest_first=True, limit=1))
-    if newest and newest[0].updated_at > server + DRIFT:
+    if newest and newest[0].updated_at > server + _DRIFT:
         ahead = (newest[0].updated_at - server).total_seconds()
         yield _note("clock", f"a job was changed {ahead:,.0f} s in the future: a clock was set back", remedy)
 
@@ -295,10 +284,10 @@ def _silent_workers(queue: Queue, settings: Settings) -> Iterator[Finding]:
         report
         for report in queue.workers()
         if not report.alive(now, settings.heartbeat_s)
-        and (report.seen_at is None or now - report.seen_at > FORGOTTEN_AFTER)
+        and (report.seen_at is None or now - report.seen_at > _FORGOTTEN_AFTER)
     ]
     if silent:
-        names = ", ".join(report.worker_id for report in silent[:SHOWN])
+        names = ", ".join(report.worker_id for report in silent[:_SHOWN])
         yield _note(
             "worker reports",
             f"{how_many(len(silent), 'worker')} silent for more than an hour ({names})",
@@ -306,10 +295,7 @@ def _silent_workers(queue: Queue, settings: Settings) -> Iterator[Finding]:
         )
 
 
-# The catalog.
-
-
-def catalog_state(catalog: Catalog) -> Iterator[Finding]:
+def _catalog_state(catalog: Catalog) -> Iterator[Finding]:
     """Rows without owners, wrong counts, and texts without words or vectors."""
     complaints = catalog.audit()
     if not complaints:
@@ -321,54 +307,8 @@ def catalog_state(catalog: Catalog) -> Iterator[Finding]:
             repaired += changed
         return f"{how_many(repaired, 'row')} of the catalog repaired"
 
-    more = f" and {len(complaints) - SHOWN} more" if len(complaints) > SHOWN else ""
-    yield _note("catalog rows", "; ".join(complaints[:SHOWN]) + more, fix=fix)
-
-
-class Diagnosis(msgspec.Struct, frozen=True):
-    """All checks, in the order of the report."""
-
-    checks: list[Check]
-
-    @property
-    def healthy(self) -> bool:
-        return all(check.status != "failed" for check in self.checks)
-
-
-class Installation(NamedTuple):
-    """Functions to open the parts of an installation, and to check or repair the state of workers."""
-
-    open_queue: Callable[[], Queue]
-    open_catalog: Callable[[], Catalog]
-    open_vector_store: Callable[[], VectorStore | None]
-    open_graph_store: Callable[[], GraphCopy | None]
-    check_model: Callable[[], None]
-    """Raises if the embedding model is missing or damaged."""
-    any_dead_worker: Callable[[], bool]
-    release_dead: Callable[[Queue, Catalog], int]
-
-
-def diagnose(settings: Settings, parts: Installation, *, fix: bool = False) -> Diagnosis:
-    """Check everything that Penstock needs. Stores are opened and closed; only ``fix`` changes something."""
-    return Diagnosis(
-        [
-            Check(subject="penstock", detail=f"{metadata.version('penstock')} in {sys.prefix}"),
-            Check(subject="python", detail=f"{platform.python_version()} on {platform.system()}"),
-            *_variables(),
-            _state_directory(settings),
-            *(found.settled(fix=fix) for found in machine(settings)),
-            *_queue(settings, parts, fix=fix),
-            *_catalog(settings, parts.open_catalog, fix=fix),
-            _embedder(settings, parts),
-            _sandbox(),
-            _ocr(settings),
-            _vector_search(parts.open_vector_store),
-            *_graph_store(parts.open_graph_store),
-            *_formats(),
-            *_extras(),
-            *_extensions(),
-        ]
-    )
+    more = f" and {len(complaints) - _SHOWN} more" if len(complaints) > _SHOWN else ""
+    yield _note("catalog rows", "; ".join(complaints[:_SHOWN]) + more, fix=fix)
 
 
 def _failed(subject: str, error: PenstockError) -> Check:
@@ -408,7 +348,7 @@ def _queue(settings: Settings, parts: Installation, *, fix: bool) -> Iterator[Ch
         alive = f"{how_many(len(workers), 'worker')} alive"
         yield Check(subject="workers", detail=alive if workers else "none: commands do the work themselves")
         release = partial(_release_dead, parts, queue) if parts.any_dead_worker() else None
-        for found in queue_state(queue, settings, release):
+        for found in _queue_state(queue, settings, release):
             yield found.settled(fix=fix)
     except PenstockError as error:
         yield _failed("queue", error)
@@ -431,7 +371,7 @@ def _catalog(settings: Settings, open_catalog: Callable[[], Catalog], *, fix: bo
         with catalog.snapshot() as snapshot:
             model = snapshot.fingerprints().get(Phase.VECTOR)
         unfilled = unfilled_stores(catalog.outside, settings)
-        rows = [found.settled(fix=fix) for found in catalog_state(catalog)]
+        rows = [found.settled(fix=fix) for found in _catalog_state(catalog)]
         rows += _left_behind(catalog, settings)
     except PenstockError as error:
         yield _failed("catalog", error)
@@ -470,8 +410,6 @@ def _model(settings: Settings, model: str | None) -> Check:
 
 
 def _embedder(settings: Settings, parts: Installation) -> Check:
-    from penstock.service.upkeep import Models
-
     (used,) = (model for model in Models(settings, parts.open_catalog).states() if model.in_use)
     if used.usable:
         try:
@@ -487,8 +425,6 @@ def _embedder(settings: Settings, parts: Installation) -> Check:
 
 
 def _sandbox() -> Check:
-    from penstock.pipeline.extract.sandbox.server import supported
-
     found = supported()
     return Check(
         subject="sandbox", status="ok" if found.complete else "note", detail=f"parsers have {found.summary()}"
@@ -496,9 +432,6 @@ def _sandbox() -> Check:
 
 
 def _ocr(settings: Settings) -> Check:
-    from penstock.pipeline.ocr import protocol
-    from penstock.pipeline.ocr.engines import engine_versions
-
     if not settings.ocr:
         return Check(subject="ocr", status="note", detail="switched off (PENSTOCK_OCR)")
     if settings.ocr_endpoint_url:
@@ -523,7 +456,9 @@ def _vector_search(open_vector_store: Callable[[], VectorStore | None]) -> Check
     try:
         store = open_vector_store()
         if store is None:
-            return _vector_index()
+            installed = next(extra for extra in EXTRAS if extra.name == "usearch").installed
+            detail = "exact, and approximate by usearch for very many chunks" if installed else "exact"
+            return Check(subject="vector search", detail=detail)
         return Check(subject="vector search", detail=f"{store.check()}, {store.address}")
     except PenstockError as error:
         return _failed("vector search", error)
@@ -540,16 +475,8 @@ def _graph_store(open_graph_store: Callable[[], GraphCopy | None]) -> Iterator[C
         yield _failed("graph store", error)
 
 
-def _vector_index() -> Check:
-    installed = next(extra for extra in EXTRAS if extra.name == "usearch").installed
-    detail = "exact, and approximate by usearch for very many chunks" if installed else "exact"
-    return Check(subject="vector search", detail=detail)
-
-
 def _formats() -> Iterator[Check]:
     """Formats not readable without an extra."""
-    from penstock.pipeline.extract.factory import formats
-
     missing = {extra.name for extra in EXTRAS if not extra.installed}
     for one in formats():
         if one.extra in missing:

@@ -1,4 +1,4 @@
-"""Use cases about documents: index, remove, inspect and explain."""
+"""Documents: indexed, removed, renamed, listed, explained; and their records for programs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from penstock.service.options import (
 )
 from penstock.service.paths import real_path
 from penstock.service.projects import Placement, Projects, WantedPlace
-from penstock.service.requests import HistoryEntry, Receipt, Submission
+from penstock.service.requests import HistoryEntry, Receipt, Submission, submission_at
 from penstock.service.why import (
     LOW_CONFIDENCE,
     Below,
@@ -72,49 +72,14 @@ if TYPE_CHECKING:
     from penstock.service.options import MovedWhere
     from penstock.service.pages import ExportedPages, ShownPage
 
-
-# Filters that searches and lists of documents share.
-
-
-def catalog_filters(default_tenant: str, **given: Unpack[DocumentFilters]) -> Filters:
-    """Check filters and bring them into the form of the catalog."""
-    for name, value in given.items():
-        if value is not None and not isinstance(value, str):
-            raise InvalidRequest(f"{name}: expected a text, got {type(value).__name__}")
-    file_type = given.get("file_type")
-    return Filters(
-        tenant_id=validate_name("tenant_id", given.get("tenant_id") or default_tenant),
-        collection=given.get("collection"),
-        branch=given.get("branch"),
-        path=_path(given.get("path"), given.get("library")),
-        file_type=file_type.removeprefix(".").lower() if file_type else None,
-        tag=given.get("tag"),
-        author=given.get("author"),
-        title=given.get("title"),
-        language=given.get("language"),
-        created_from=_time("created_after", given.get("created_after")),
-        created_before=_time("created_before", given.get("created_before")),
-    )
-
-
-def _path(path: str | None, library: str | None) -> str | None:
-    if library is None:
-        return path
-    if path is not None:
-        raise InvalidRequest("path and library: give one of them", remedy=f"Use the path {LIBRARIES}NAME/*.")
-    name, version = parse_requirement(library)
-    return f"{library_path(name, version or '')}/*"
-
-
-def _time(name: str, text: str | None) -> str | None:
-    if text is None:
-        return None
-    found = time_key(text)
-    if not found:
-        raise InvalidRequest(
-            f"{name}: {text[:40]!r} is not a date", remedy="Write a date like 2024-05-01, or a year."
-        )
-    return found
+_MAX_DOCUMENTS = 1_000
+_MAX_PAGES = 1_000
+_PHASE_NAMES = [str(phase) for phase in Phase]
+_LETTERS = {"pending": "p", "processing": "r", "completed": "d", "failed": "f", "skipped": "s"}
+_PREVIEW = 200
+_ABSENT = ("unknown", "removed", "moved")
+_UNKNOWN = dict.fromkeys(("time_left_s", "rate", "rate_window_s", "rate_unit"))
+_OPEN = (TaskStatus.PENDING, TaskStatus.PROCESSING)
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
@@ -272,11 +237,9 @@ class Documents:
         Raises ``UnknownDocument`` if there is no such document, nor a live job that may index it.
         """
         refuse_unknown("removal", where, PathPlace)
-        submission: Submission = {"item_type": "delete_document", "op": "delete", "payload": {}}
         if (source_id := self._id_of(path_or_id)) is not None:
             place = self.place(**_where(where))
-            submission["payload"] = {"document_id": source_id}
-            return _at(submission, place)
+            return submission_at(place, "delete_document", "delete", {"document_id": source_id})
         place, names = self.place_at(path_or_id, where), (paths.shown(path_or_id), paths.real(path_or_id))
         with self.catalog.snapshot() as snapshot:
             found = (snapshot.find(place, name) for name in names)
@@ -289,14 +252,12 @@ class Documents:
             # Nothing below it is known yet, but jobs already queued must not add documents after the removal.
             folder = names[1]
         if document is None and folder is not None:
-            submission["item_type"] = "folder"
-            submission["payload"] = {"folder_path": folder}
-        else:
-            if document is None:
-                self._refuse_unless_awaited(path_or_id, place, names)
-            by_name = os.sep in path_or_id or os.path.lexists(path_or_id)
-            submission["payload"] = {"document_id": document or (names[0] if by_name else path_or_id)}
-        return _at(submission, place)
+            return submission_at(place, "folder", "delete", {"folder_path": folder})
+        if document is None:
+            self._refuse_unless_awaited(path_or_id, place, names)
+        by_name = os.sep in path_or_id or os.path.lexists(path_or_id)
+        meant = document or (names[0] if by_name else path_or_id)
+        return submission_at(place, "delete_document", "delete", {"document_id": meant})
 
     def _refuse_unless_awaited(self, path_or_id: str, place: Place, names: Sequence[str]) -> None:
         if any(why.awaited(self._jobs.queue, name, place) for name in names):
@@ -486,9 +447,7 @@ class Documents:
             generations = snapshot.generations(source_id) if source else []
         if source is None and not events:
             raise UnknownDocument(f"no document {path_or_id[:200]!r}, now or in the history")
-        from penstock.service.why import history_of
-
-        return history_of(source, events, generations)
+        return why.history_of(source, events, generations)
 
     def generations(self, source_id: str) -> list[Document]:
         with self.catalog.snapshot() as snapshot:
@@ -590,6 +549,80 @@ class Documents:
         return None if named else _of_tenant(found, self.place().tenant_id)
 
 
+def catalog_filters(default_tenant: str, **given: Unpack[DocumentFilters]) -> Filters:
+    """Check filters and bring them into the form of the catalog."""
+    for name, value in given.items():
+        if value is not None and not isinstance(value, str):
+            raise InvalidRequest(f"{name}: expected a text, got {type(value).__name__}")
+    file_type = given.get("file_type")
+    return Filters(
+        tenant_id=validate_name("tenant_id", given.get("tenant_id") or default_tenant),
+        collection=given.get("collection"),
+        branch=given.get("branch"),
+        path=_path(given.get("path"), given.get("library")),
+        file_type=file_type.removeprefix(".").lower() if file_type else None,
+        tag=given.get("tag"),
+        author=given.get("author"),
+        title=given.get("title"),
+        language=given.get("language"),
+        created_from=_time("created_after", given.get("created_after")),
+        created_before=_time("created_before", given.get("created_before")),
+    )
+
+
+def _path(path: str | None, library: str | None) -> str | None:
+    if library is None:
+        return path
+    if path is not None:
+        raise InvalidRequest("path and library: give one of them", remedy=f"Use the path {LIBRARIES}NAME/*.")
+    name, version = parse_requirement(library)
+    return f"{library_path(name, version or '')}/*"
+
+
+def _time(name: str, text: str | None) -> str | None:
+    if text is None:
+        return None
+    found = time_key(text)
+    if not found:
+        raise InvalidRequest(
+            f"{name}: {text[:40]!r} is not a date", remedy="Write a date like 2024-05-01, or a year."
+        )
+    return found
+
+
+def renaming(documents: Documents, old: str, new: str, where: MovedWhere) -> Submission:
+    """Build the submission to record that a file or folder was moved; nothing is submitted.
+
+    Raises ``UnknownDocument`` where the index has nothing at the old path.
+    """
+    wanted = WantedPlace(where.get("tenant_id"), None, where.get("project"))
+    found = documents.projects.for_reading(old, wanted)
+    place = documents.place(
+        tenant_id=found.tenant_id, collection=where.get("collection"), branch=found.branch
+    )
+    # The catalog knows the old path by its name, even if that is a link to somewhere else by now.
+    old_path, new_path = paths.shown(old), paths.real(new)
+    with documents.catalog.snapshot() as snapshot:
+        known = bool(snapshot.known(place, old_path, limit=1))
+        recorded = bool(snapshot.known(place, new_path, limit=1))
+    if not known:
+        _refuse_absent(documents, old, place, recorded=recorded)
+    is_folder = os.path.isdir(new) or os.path.isdir(old)  # noqa: PTH112 - it never raises
+    payload = {"old_path": old_path, "new_path": new_path, "is_folder": is_folder}
+    return {**submission_at(place, "rename", "update", payload), "metadata": found.metadata or None}
+
+
+def _refuse_absent(documents: Documents, old: str, place: Place, *, recorded: bool) -> None:
+    """Refuse a path without a document. A pending job may add one, and a move may be recorded already."""
+    reason = documents.why(old, tenant_id=place.tenant_id, collection=place.collection, branch=place.branch)
+    if reason.verdict not in _ABSENT or (reason.verdict == "moved" and recorded):
+        return
+    raise UnknownDocument(
+        f"{reason.path} cannot be renamed: {reason.cause}",
+        remedy=reason.remedy or "Check the path and the collection.",
+    )
+
+
 def _task_counts(snapshot: CatalogSnapshot) -> dict[str, dict[str, int]]:
     tasks: dict[str, dict[str, int]] = {}
     for (task_type, status), number in snapshot.statistics().items():
@@ -616,23 +649,9 @@ def _where(where: Mapping[str, Any]) -> Where:
     }
 
 
-def _at(submission: Submission, place: Place) -> Submission:
-    submission["tenant_id"] = place.tenant_id
-    submission["collection"] = place.collection
-    submission["branch"] = place.branch
-    return submission
-
-
 def _of_tenant(source: Source | None, tenant_id: str) -> Source | None:
     """The source, unless of another tenant: ids are known outside, in exports and logs."""
     return source if source is not None and source.place.tenant_id == tenant_id else None
-
-
-# Documents as records for programs: one shape for lists, and the tree of one document.
-
-
-MAX_DOCUMENTS = 1_000
-MAX_PAGES = 1_000
 
 
 DocumentStatus: TypeAlias = Literal["indexed", "partial", "failed", "indexing"]
@@ -804,8 +823,8 @@ class DocumentRecords:
 
     def page(self, *, cursor: str = "", limit: int = 50, **narrowed: Unpack[DocumentFilters]) -> DocumentPage:
         """A page of the documents of one tenant."""
-        if not 1 <= limit <= MAX_DOCUMENTS:
-            raise InvalidRequest(f"limit: expected 1 to {MAX_DOCUMENTS:,}, got {limit}")
+        if not 1 <= limit <= _MAX_DOCUMENTS:
+            raise InvalidRequest(f"limit: expected 1 to {_MAX_DOCUMENTS:,}, got {limit}")
         found = self._documents.sources(after=cursor, limit=limit + 1, **narrowed)
         return DocumentPage(
             documents=[DocumentRecord(**_columns(source)) for source in found[:limit]],
@@ -819,7 +838,7 @@ class DocumentRecords:
         """Documents ready for a phase, oldest first, out of the first 1,000 of all tenants."""
         found: list[DocumentRecord] = []
         with self._documents.catalog.snapshot() as snapshot:
-            for progress in snapshot.ready(phase, limit=MAX_DOCUMENTS):
+            for progress in snapshot.ready(phase, limit=_MAX_DOCUMENTS):
                 document = snapshot.document(progress.document_id)
                 source = snapshot.get(document.source_id) if document is not None else None
                 if source is None or source.place.tenant_id != tenant_id:
@@ -832,8 +851,8 @@ class DocumentRecords:
 
     def detail(self, source: Source, *, from_page: int = 1, limit: int = 100) -> DocumentDetail:
         """One document with a part of the pages."""
-        if from_page < 1 or not 1 <= limit <= MAX_PAGES:
-            raise InvalidRequest(f"pages: expected a page from 1 on, and a limit of 1 to {MAX_PAGES:,}")
+        if from_page < 1 or not 1 <= limit <= _MAX_PAGES:
+            raise InvalidRequest(f"pages: expected a page from 1 on, and a limit of 1 to {_MAX_PAGES:,}")
         with self._documents.catalog.snapshot() as snapshot:
             generations = snapshot.generations(source.source_id)
             newest = generations[0].document_id if generations else None
@@ -850,13 +869,13 @@ class DocumentRecords:
 
     def tree(self, source: Source, *, first: int = 1, last: int = 200) -> DocumentTree:
         """The newest version of one document in compact form; pages first to last have their chunks."""
-        if first < 1 or not 0 <= last - first < MAX_PAGES:
-            raise InvalidRequest(f"first, last: expected a range of 1 to {MAX_PAGES:,} pages")
+        if first < 1 or not 0 <= last - first < _MAX_PAGES:
+            raise InvalidRequest(f"first, last: expected a range of 1 to {_MAX_PAGES:,} pages")
         with self._documents.catalog.snapshot() as snapshot:
             generations = snapshot.generations(source.source_id)
             if not generations:
                 return DocumentTree(
-                    source_id=source.source_id, page_count=0, phases=PHASE_NAMES, states={}, pages=[]
+                    source_id=source.source_id, page_count=0, phases=_PHASE_NAMES, states={}, pages=[]
                 )
             newest = generations[0].document_id
             statuses = snapshot.page_statuses(newest)
@@ -867,7 +886,7 @@ class DocumentRecords:
         return DocumentTree(
             source_id=source.source_id,
             page_count=len(statuses),
-            phases=PHASE_NAMES,
+            phases=_PHASE_NAMES,
             states=_letters(statuses),
             pages=[
                 TreePage(page=number, chunks=[_chunk(chunk, texts[chunk.content_id]) for chunk in own])
@@ -877,18 +896,13 @@ class DocumentRecords:
         )
 
 
-PHASE_NAMES = [str(phase) for phase in Phase]
-LETTERS = {"pending": "p", "processing": "r", "completed": "d", "failed": "f", "skipped": "s"}
-PREVIEW = 200
-
-
 def _letters(statuses: Sequence[tuple[int, Sequence[str]]]) -> dict[str, str]:
     """One letter for each page from the first number on, by phase."""
     numbers = [row[0] for row in statuses]
-    found = {phase: ["-"] * (max(numbers) - min(numbers) + 1 if numbers else 0) for phase in PHASE_NAMES}
+    found = {phase: ["-"] * (max(numbers) - min(numbers) + 1 if numbers else 0) for phase in _PHASE_NAMES}
     for number, states in statuses:
-        for phase, state in zip(PHASE_NAMES, states, strict=True):
-            found[phase][number - numbers[0]] = LETTERS.get(state, "-")
+        for phase, state in zip(_PHASE_NAMES, states, strict=True):
+            found[phase][number - numbers[0]] = _LETTERS.get(state, "-")
     return {phase: "".join(letters) for phase, letters in found.items()}
 
 
@@ -898,7 +912,7 @@ def _chunk(chunk: ChunkState, text: ChunkView | None) -> Any:
     return ChunkRecord(
         chunk_id=chunk.chunk_id,
         heading=text.heading_path or None if text else None,
-        preview=text.text[:PREVIEW] if text else None,
+        preview=text.text[:_PREVIEW] if text else None,
         first_line=text.first_line if text else None,
         last_line=text.last_line if text else None,
         **{phase: state.status for phase, state in states.items()},
@@ -951,10 +965,6 @@ def _generation(document: Document) -> GenerationRecord:
     )
 
 
-_UNKNOWN = dict.fromkeys(("time_left_s", "rate", "rate_window_s", "rate_unit"))
-_OPEN = (TaskStatus.PENDING, TaskStatus.PROCESSING)
-
-
 def time_estimate(document: Document, progress: Progress, now: datetime) -> dict[str, Any]:
     """The time until a version is searchable; unknown before every phase has completed a page or chunk."""
     if document.state is not GenerationState.BUILDING:
@@ -1002,49 +1012,3 @@ def _progress(progress: Progress) -> dict[str, str | int]:
         found[name] = getattr(progress, name)
     found |= {f"{phase}_completed_chunks": number for phase, number in progress.completed_chunks.items()}
     return found
-
-
-# Submission of a rename: refused where the index has nothing at the old path.
-
-
-ABSENT = ("unknown", "removed", "moved")
-
-
-def renaming(documents: Documents, old: str, new: str, where: MovedWhere) -> Submission:
-    """Build the submission to record that a file or folder was moved; nothing is submitted."""
-    wanted = WantedPlace(where.get("tenant_id"), None, where.get("project"))
-    found = documents.projects.for_reading(old, wanted)
-    place = documents.place(
-        tenant_id=found.tenant_id, collection=where.get("collection"), branch=found.branch
-    )
-    # The catalog knows the old path by its name, even if that is a link to somewhere else by now.
-    old_path, new_path = paths.shown(old), paths.real(new)
-    with documents.catalog.snapshot() as snapshot:
-        known = bool(snapshot.known(place, old_path, limit=1))
-        recorded = bool(snapshot.known(place, new_path, limit=1))
-    if not known:
-        _refuse_absent(documents, old, place, recorded=recorded)
-    return {
-        "item_type": "rename",
-        "op": "update",
-        "payload": {
-            "old_path": old_path,
-            "new_path": new_path,
-            "is_folder": os.path.isdir(new) or os.path.isdir(old),  # noqa: PTH112 - it never raises
-        },
-        "tenant_id": place.tenant_id,
-        "collection": place.collection,
-        "branch": place.branch,
-        "metadata": found.metadata or None,
-    }
-
-
-def _refuse_absent(documents: Documents, old: str, place: Place, *, recorded: bool) -> None:
-    """Refuse a path without a document. A pending job may add one, and a move may be recorded already."""
-    reason = documents.why(old, tenant_id=place.tenant_id, collection=place.collection, branch=place.branch)
-    if reason.verdict not in ABSENT or (reason.verdict == "moved" and recorded):
-        return
-    raise UnknownDocument(
-        f"{reason.path} cannot be renamed: {reason.cause}",
-        remedy=reason.remedy or "Check the path and the collection.",
-    )

@@ -1,4 +1,4 @@
-"""Requests for folders: their options and payload, whether code is included, and a preview of the walk."""
+"""Requests for folders: their payload, a preview of the walk, and the jobs for changed paths below one."""
 
 from __future__ import annotations
 
@@ -17,32 +17,31 @@ from penstock.config import Settings
 from penstock.errors import InvalidRequest, InvalidUrl, PathNotFound
 from penstock.pipeline.walk.ignore import FoundFile, Skipped, Unreadable, WalkRules
 from penstock.pipeline.walk.repository import code_reason, find_repository, is_switching
-from penstock.pipeline.walk.walker import SinglePathRules
+from penstock.pipeline.walk.walker import SinglePathRules, walk
 from penstock.pipeline.web import urls
 from penstock.service import paths
 from penstock.service.options import IndexOptions, texts
 from penstock.service.paths import real_path
 from penstock.service.projects import Placement
-from penstock.service.requests import Submission
+from penstock.service.requests import Submission, submission_at
 
 if TYPE_CHECKING:
     from penstock.catalog.protocol import CatalogSnapshot
     from penstock.catalog.values import KnownSource
     from penstock.service.documents import Documents
 
-
-NO_PREVIEW = "Use --depth 0 for the page alone, or --max-pages N, instead of --dry-run."
-
-
-def job_options(options: Mapping[str, Any]) -> Submission:
-    """The options of ``index`` that belong to the job, and not to its payload or its place."""
-    given = {name: value for name, value in options.items() if name in _OF_THE_JOB and value is not None}
-    return cast("Submission", given)
-
-
+_NO_PREVIEW = "Use --depth 0 for the page alone, or --max-pages N, instead of --dry-run."
 _OF_THE_JOB = frozenset(
     "collection priority run_at delay timeout_s serial after on_dependency_failure limit webhook".split()
 )
+"""The options of ``index`` that belong to the job, and not to its payload or its place."""
+_PATH_FIELDS = {"file": "file_path", "folder": "folder_path", "project": "project_root"}
+_MOST_FILES = 100
+"""Changed files with jobs of their own; more become one job for the root."""
+_SAMPLED = 3
+"""Files of a folder that are compared to tell that it was moved."""
+_IGNORE_FILES = frozenset([".gitignore", ".penstockignore"])
+_FILE_OPTIONS = ("chunk_size", "chunk_overlap", "graph", "ocr", "gate", "archives")
 
 
 class Preview(msgspec.Struct, kw_only=True):
@@ -79,21 +78,15 @@ def index_submission(
         mode = _mode(path, absolute)
         if stat.S_ISDIR(mode):
             # The top folder of a project is the same request at every door, also as an item.
-            is_project = options.get("project") or _is_root(placement, absolute)
+            root = placement.project.root if placement.project is not None else None
+            is_project = options.get("project") or root == absolute
             submission["item_type"] = "project" if is_project else "folder"
-            payload |= walked(absolute, submission["item_type"], {**options, "archives": opens_archives})
+            payload |= _walked(absolute, submission["item_type"], {**options, "archives": opens_archives})
         elif stat.S_ISREG(mode):
             payload |= {"file_path": absolute} | ({"archives": True} if opens_archives else {})
         else:
             raise PathNotFound(f"{path} is neither a file nor a folder")
     return with_job_options(submission, options, placement)
-
-
-def _is_root(placement: Placement, path: str) -> bool:
-    return placement.project is not None and placement.project.root == path
-
-
-_PATH_FIELDS = {"file": "file_path", "folder": "folder_path", "project": "project_root"}
 
 
 def placed_payload(submission: Submission) -> str | None:
@@ -109,8 +102,8 @@ def placed_payload(submission: Submission) -> str | None:
 
 def with_job_options(submission: Submission, options: Mapping[str, Any], placement: Placement) -> Submission:
     """Add the options of a job, such as its place and priority, to a submission."""
-    submission |= job_options(options)
-    submission |= cast("Submission", placement.names)
+    given = {name: value for name, value in options.items() if name in _OF_THE_JOB and value is not None}
+    submission |= cast("Submission", given | placement.names)
     asked = {name: True for name in ("checksum", "retry_failed", "allow_empty") if options.get(name)}
     if metadata := placement.metadata | asked:
         submission["metadata"] = metadata
@@ -139,7 +132,7 @@ def crawl_fields(options: Mapping[str, Any]) -> dict[str, Any]:
     return payload
 
 
-def walked(root: str, item_type: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def _walked(root: str, item_type: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """The payload for a folder or project, from the options of ``index``."""
     payload: dict[str, Any] = {"project_root" if item_type == "project" else "folder_path": root}
     if options.get("include"):
@@ -162,7 +155,7 @@ def walked(root: str, item_type: str, options: Mapping[str, Any]) -> dict[str, A
     return payload
 
 
-def walk_rules(submission: Submission, settings: Settings) -> WalkRules:
+def _walk_rules(submission: Submission, settings: Settings) -> WalkRules:
     """The rules by which the job of a submission walks its folder."""
     payload = submission["payload"]
     return WalkRules(
@@ -181,16 +174,14 @@ def preview_of(catalog: Catalog, place: Place, submission: Submission, settings:
     payload = submission["payload"]
     root = payload.get("folder_path") or payload.get("project_root")
     if root is not None and urls.is_web_url(root):
-        raise InvalidUrl("the pages of a site are not counted before they are fetched", remedy=NO_PREVIEW)
+        raise InvalidUrl("the pages of a site are not counted before they are fetched", remedy=_NO_PREVIEW)
     skipped = Counter[str]()
     preview = Preview(include_code=payload.get("include_code", submission["item_type"] == "project"))
     if root is None:
         info = Path(payload["file_path"]).stat()
         reports: Iterable[Any] = [FoundFile(payload["file_path"], info.st_size, info.st_mtime_ns)]
     else:
-        from penstock.pipeline.walk.walker import walk
-
-        reports = walk(root, walk_rules(submission, settings))
+        reports = walk(root, _walk_rules(submission, settings))
     with catalog.snapshot() as snapshot:
         for report in reports:
             if isinstance(report, Skipped):
@@ -218,22 +209,12 @@ def _count(preview: Preview, found: FoundFile, known: Source | None) -> None:
         preview.changed += 1
 
 
-# Plan for changed paths below a watched root: the jobs for updating the index from the disk.
-#
-# Jobs look at the disk when they run, so a plan only has to name each path that may differ. What a plan
-# cannot name cheaply becomes one job for the whole root, which compares sizes and times.
-
-
-MOST_FILES = 100
-"""Changed files with jobs of their own; more become one job for the root."""
-SAMPLED = 3
-"""Files of a folder that are compared to tell that it was moved."""
-IGNORE_FILES = frozenset([".gitignore", ".penstockignore"])
-_FILE_OPTIONS = ("chunk_size", "chunk_overlap", "graph", "ocr", "gate", "archives")
-
-
 class ChangePlan:
-    """Plans for one root. ``options`` are those of ``Documents.index``."""
+    """Plans the jobs for changed paths below a watched root. ``options`` are those of ``Documents.index``.
+
+    Jobs look at the disk when they run, so a plan only has to name each path that may differ. What a plan
+    cannot name cheaply becomes one job for the whole root, which compares sizes and times.
+    """
 
     def __init__(self, documents: Documents, root: str, settings: Settings, options: dict[str, Any]) -> None:
         self.root = real_path(root)
@@ -284,14 +265,14 @@ class ChangePlan:
     def submissions(self, changed: Iterable[str]) -> list[Submission]:
         """Jobs for changed paths; for none where no rule and no document concerns them."""
         below = sorted({path for path in changed if self._is_below(path)})
-        if any(Path(path).name in IGNORE_FILES for path in below):
+        if any(Path(path).name in _IGNORE_FILES for path in below):
             return [self.whole()]
         with self._documents.catalog.snapshot() as snapshot:
             gone, there, unclear = self._sorted(snapshot, below)
             moved, gone, there = self._moves(snapshot, gone, there)
             unclear = unclear or any(self._is_folder(snapshot, path) for path in gone)
         files = [path for path, found in there if not stat.S_ISDIR(found.st_mode)]
-        if unclear or len(files) < len(there) or len(files) + len(gone) > MOST_FILES:
+        if unclear or len(files) < len(there) or len(files) + len(gone) > _MOST_FILES:
             return [*moved, self.whole()]
         return [*moved, *map(self._file, sorted([*files, *gone]))]
 
@@ -299,7 +280,7 @@ class ChangePlan:
         self, snapshot: CatalogSnapshot, paths: Sequence[str]
     ) -> tuple[list[str], list[tuple[str, os.stat_result]], bool]:
         """Missing known paths, and paths within a walk. True: only a walk can decide about the rest."""
-        rules = SinglePathRules(self.root, walk_rules(self.whole(), self._settings))
+        rules = SinglePathRules(self.root, _walk_rules(self.whole(), self._settings))
         gone: list[str] = []
         there: list[tuple[str, os.stat_result]] = []
         unclear = False
@@ -350,7 +331,7 @@ class ChangePlan:
         if not stat.S_ISDIR(found.st_mode):
             source = snapshot.find(self._place, old)
             return source is not None and _same_file(source, found)
-        known = snapshot.known(self._place, old, limit=SAMPLED)
+        known = snapshot.known(self._place, old, limit=_SAMPLED)
         if not known or any(each.path == old for each in known):
             return False
         pairs = [
@@ -371,14 +352,8 @@ class ChangePlan:
         return self._submission("file", "ingest", {"file_path": path, **options})
 
     def _submission(self, item_type: str, op: str, payload: dict[str, Any]) -> Submission:
-        place = self._place
         return {
-            "item_type": item_type,
-            "op": op,
-            "payload": payload,
-            "tenant_id": place.tenant_id,
-            "collection": place.collection,
-            "branch": place.branch,
+            **submission_at(self._place, item_type, op, payload),
             "metadata": self._placement.metadata or None,
         }
 

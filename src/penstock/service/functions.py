@@ -1,4 +1,4 @@
-"""Use cases about an application's functions: register, call, read results."""
+"""An application's functions: registered, called, mapped over payloads, and seen as a queue of tasks."""
 
 from __future__ import annotations
 
@@ -36,8 +36,6 @@ from penstock.errors import (
 from penstock.handlers.context import Registry
 from penstock.handlers.functions import MAP, MAP_INDEX, Exists, Function, FunctionOptions, Functions
 from penstock.handlers.webhooks import webhook_options
-from penstock.named_tuple import NamedTuple
-from penstock.queue import job as results
 from penstock.queue import payloads, transitions
 from penstock.queue.job import (
     AddResult,
@@ -48,6 +46,7 @@ from penstock.queue.job import (
     QueueLimits,
     Settlement,
     Status,
+    expired,
 )
 from penstock.queue.protocol import Queue
 from penstock.queue.retry import JOB_BACKOFF, Backoff
@@ -59,268 +58,22 @@ from penstock.service.options import refuse_unknown, unknown_option
 from penstock.service.requests import Receipt, Submission
 from penstock.strict_json import encode_strictly
 
-# Function jobs as a task queue for agents: the same rows with its columns and statuses.
-#
-# ``docs/guides/functions.md`` lists the differences between the two.
-
-
-MAX_RETRIES = 3
-STALE_MESSAGE = "Task timed out and was reset"
-PAGE = 1_000
-BY_HAND = "by-hand"
+_MAX_RETRIES = 3
+_STALE_MESSAGE = "Task timed out and was reset"
+_PAGE = 1_000
+_BY_HAND = "by-hand"
 """Worker id of tasks started by ``update_task_status``."""
-
-TRANSITIONS: Mapping[str, tuple[str, ...]] = {
+_TRANSITIONS: Mapping[str, tuple[str, ...]] = {
     "PENDING": ("IN_PROGRESS",),
     "IN_PROGRESS": ("COMPLETED", "FAILED"),
     "FAILED": ("PENDING",),
     "COMPLETED": (),
 }
 """Transitions open to callers. A worker may also release a task, from IN_PROGRESS to PENDING."""
-
 _FIELDS = {"entity_type", "entity_id", "function_name", "payload", "max_retries"}
-
-
-class Tasks:
-    """The interface of a function task queue over an application's queue."""
-
-    def __init__(self, app: FunctionJobs) -> None:
-        self._app = app
-        self._queue = app.queue
-
-    # Checks; each returns True or False.
-
-    def validate_function_name(self, function_name: str) -> bool:
-        return self._app.functions.find(function_name) is not None
-
-    def validate_entity_exists(self, entity_type: str, entity_id: str) -> bool:
-        """Tell whether a task may name this entity; any, while no entity type is registered."""
-        if not all(isinstance(part, str) and part for part in (entity_type, entity_id)):
-            return False
-        try:
-            self._app.functions.check_entity(entity_type, entity_id)
-        except UnknownEntity:
-            return False
-        return True
-
-    def validate_task_payload(self, function_name: str, payload: Mapping[str, Any] | None) -> bool:
-        """Tell whether the payload has the required fields; False for an unknown function."""
-        function = self._app.functions.find(function_name)
-        if function is None or not isinstance(payload, Mapping | None):
-            return False
-        return not function.missing(payload or {})
-
-    def validate_status_transition(self, current_status: str, new_status: str) -> bool:
-        try:
-            return _word(new_status) in TRANSITIONS[_word(current_status)]
-        except UnknownStatus:
-            return False
-
-    def should_retry_task(self, task: Mapping[str, Any]) -> bool:
-        """Tell whether a task returned by ``get_task`` failed with retries left."""
-        left = task.get("retry_count", 0) < task.get("max_retries", MAX_RETRIES)
-        return task.get("status") == "FAILED" and left
-
-    # Submission.
-
-    def enqueue_task(
-        self,
-        entity_type: str,
-        entity_id: str,
-        function_name: str,
-        payload: Mapping[str, Any] | None = None,
-        max_retries: int | None = None,
-        *,
-        task_id: str | None = None,
-    ) -> str:
-        """Queue one task and return the task id. ``max_retries`` defaults to the function's own, else 3."""
-        call = self._call(entity_type, entity_id, function_name, payload, max_retries)
-        if task_id is not None:
-            call["job_id"] = task_id
-        return self._app.call_many([call])[0].job_id
-
-    def enqueue_multiple_tasks(self, tasks: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Queue many tasks in one transaction: all, or none. Each has the arguments of ``enqueue_task``."""
-        calls = [self._call(**_fields(task)) for task in tasks]
-        return [receipt.job_id for receipt in self._app.call_many(calls)]
-
-    def _call(
-        self,
-        entity_type: str,
-        entity_id: str,
-        function_name: str,
-        payload: Mapping[str, Any] | None = None,
-        max_retries: int | None = None,
-    ) -> Call:
-        function = self._app.functions.find(function_name)
-        own = function.max_retries if function else None
-        retries = max_retries if max_retries is not None else own if own is not None else MAX_RETRIES
-        return {
-            "name": function_name,
-            "payload": payload,
-            "entity": (entity_type, entity_id),
-            "max_retries": retries,
-            "job_id": clock.new_task_id(),
-        }
-
-    # Queries.
-
-    def get_task(self, task_id: str) -> dict[str, Any]:
-        """One task as a row of ``task_queue``. Raises ``TaskNotFound``, a ``ValueError``."""
-        return as_task(self._task(task_id))
-
-    def get_pending_tasks(self, limit: int = 100) -> list[dict[str, Any]]:
-        """Tasks ready to start, oldest first: one for each entity, none for a busy entity.
-
-        Of more than ``limit``, those that workers would claim first. An entity is also busy while one of its
-        tasks waits for a retry. Workers do not use this: they claim.
-        """
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-            raise InvalidRequest(f"limit: expected a whole number from 1, got {str(limit)[:80]!r}")
-        found = self._queue.upcoming(item_type="function", limit=limit)
-        return [as_task(job) for job in sorted(found, key=lambda job: (job.created_at, job.turn))]
-
-    def _task(self, task_id: str) -> Job:
-        job = self._queue.get(task_id) if isinstance(task_id, str) else None
-        if job is None or job.item_type != "function":
-            raise TaskNotFound(f"Task {str(task_id)[:80]!a} not found")
-        return job
-
-    def _tasks(self, *statuses: Status) -> Iterator[Job]:
-        query = JobQuery(item_type="function", statuses=frozenset(statuses), limit=PAGE)
-        while found := self._queue.find(query):
-            yield from found
-            query = msgspec.structs.replace(query, after=found[-1].queue_id)
-
-    # Changes.
-
-    def update_task_status(self, task_id: str, new_status: str, error_message: str | None = None) -> None:
-        """Change the status of a task by hand: start, end, or retry.
-
-        Raises ``TaskNotFound`` or ``InvalidTransition``, both ``ValueError``. A task started here belongs to
-        the caller until its timeout: no worker claims it, and other tasks of its entity wait. Of two callers
-        that start one task, one is refused. FAILED spends a retry. If a task is ended here, the result of its
-        worker is refused.
-        """
-        job = self._task(task_id)
-        current, new = _word(job.status), _word(new_status)
-        if not self.validate_status_transition(current, new):
-            raise InvalidTransition(f"Invalid status transition: {current} → {new}")
-        if new == "IN_PROGRESS":
-            self._start(job)
-        elif new == "PENDING":
-            self._put_back(task_id)
-        elif new == "COMPLETED":
-            self._settle(transitions.done(job))
-        elif isinstance(error_message, str) and error_message:
-            self._settle(transitions.failed_by_hand(job, "ERR_UNKNOWN", error_message))
-        else:
-            raise InvalidRequest("error_message: a text is required for the status FAILED")
-
-    def _start(self, job: Job) -> None:
-        lease = timedelta(seconds=job.timeout_s)
-        paused = any(scope.covers(job.tenant_id, job.collection) for scope in self._queue.paused())
-        if paused or self._queue.start(job.queue_id, ClaimRequest(BY_HAND, lease=lease)) is None:
-            why = "is paused" if paused else "has changed, or another task of its entity is in progress"
-            raise InvalidTransition(f"Task {job.queue_id} {why}")
-
-    def _settle(self, settlement: Settlement) -> None:
-        if self._queue.settle([settlement]) == [None]:
-            raise LeaseLost(f"Task {settlement.queue_id} has changed")
-
-    def _put_back(self, task_id: str) -> None:
-        (answer,) = self._queue.requeue([task_id], keep_retries=True)
-        if answer.twin is not None:
-            raise LiveTwin(f"job {answer.twin} with the same key is live", twin=answer.twin)
-        if answer.refused:
-            raise InvalidTransition(f"Task {task_id} has changed")
-
-    def enqueue_retry(self, task_id: str) -> bool:
-        """Retry a failed task; spent retries stay spent. Returns False when no retry is allowed."""
-        try:
-            if not self.should_retry_task(self.get_task(task_id)):
-                return False
-            self._put_back(task_id)
-        except (TaskNotFound, InvalidTransition, LiveTwin):
-            return False
-        return True
-
-    def detect_stale_tasks(self, threshold_minutes: float = 30) -> list[str]:
-        """Ids of tasks in progress without any update for so long; their workers may be alive."""
-        silent_since = self._queue.now() - _duration("threshold_minutes", minutes=threshold_minutes)
-        running = self._tasks(Status.IN_PROGRESS)
-        return [job.queue_id for job in running if job.updated_at < silent_since]
-
-    def cleanup_stale_tasks(self, stale_task_ids: Sequence[str]) -> int:
-        """Take tasks from their workers and make them PENDING, no retry spent; returns their number."""
-        found = [self._queue.get(task_id) for task_id in stale_task_ids if isinstance(task_id, str)]
-        stale = [
-            transitions.released(job, STALE_MESSAGE, code="ERR_STALE")
-            for job in found
-            if job is not None and job.item_type == "function" and job.lease_until is not None
-        ]
-        return sum(status is not None for status in self._queue.settle(stale)) if stale else 0
-
-    def cleanup_completed_tasks(self, retention_days: float = 7) -> int:
-        """Remove tasks which ended longer ago, and return their number. Other jobs stay."""
-        before = self._queue.now() - _duration("retention_days", days=retention_days)
-        ends = dict.fromkeys((Status.DONE, Status.FAILED, Status.CANCELLED), before)
-        removed = 0
-        while gone := self._queue.prune(ends, item_type="function"):
-            removed += gone
-        return removed
-
-
-def as_task(job: Job) -> dict[str, Any]:
-    """A function job in the columns of ``task_queue``, and no others."""
-    payload = job.payload
-    return {
-        "task_id": job.queue_id,
-        "entity_type": payload.get("entity_type"),
-        "entity_id": payload.get("entity_id"),
-        "function_name": payload["function_name"],
-        "payload": payload.get("payload"),
-        "status": vocabulary.speak(job.status, "function"),
-        "error_message": job.error_message,
-        "retry_count": job.retry_count,
-        "max_retries": job.max_retries,
-        "created_at": job.created_at,
-        "updated_at": job.updated_at,
-    }
-
-
-def _word(status: str) -> str:
-    return vocabulary.speak(vocabulary.understand(status), "function")
-
-
-def _fields(task: Mapping[str, Any]) -> dict[str, Any]:
-    if not isinstance(task, Mapping):
-        raise InvalidRequest(f"a task is a mapping of fields, got {type(task).__name__}")
-    missing = sorted({"entity_type", "entity_id", "function_name"} - set(task))
-    unknown = sorted(map(str, set(task) - _FIELDS))
-    if missing or unknown:
-        what = f"missing field {missing[0]!r}" if missing else f"unknown field {unknown[0]!r}"
-        raise InvalidRequest(f"task: {what}; known are {', '.join(sorted(_FIELDS))}")
-    return dict(task)
-
-
-def _duration(name: str, **amount: float) -> timedelta:
-    try:
-        duration = timedelta(**amount)
-    except (TypeError, ValueError, OverflowError):
-        duration = timedelta(-1)
-    if not timedelta(0) <= duration <= timedelta(days=36_500):
-        raise InvalidTime(
-            f"{name}: expected 0 or more, got {str(*amount.values())[:80]!r}", remedy="Use 0 for all."
-        )
-    return duration
-
-
-# Handle of a registered function: callable as before, with methods to queue calls.
-
-
 P = ParamSpec("P")
 R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class FunctionHandle(Generic[P, R]):
@@ -372,9 +125,6 @@ class FunctionHandle(Generic[P, R]):
         return f"<function {self.name!r} of an application>"
 
 
-# Records of an application's functions, for programs.
-
-
 class FunctionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A function of the application. ``requires``: fields of its payload. None: the setting counts."""
 
@@ -393,30 +143,6 @@ class FunctionRecords(msgspec.Struct, frozen=True, kw_only=True):
 
     functions: list[FunctionRecord]
     entity_types: list[str]
-
-
-def function_records(functions: Functions) -> FunctionRecords:
-    """List the registered functions by name, and the types of entities."""
-    found = [functions.get(name) for name in functions.names()]
-    return FunctionRecords(
-        functions=[
-            FunctionRecord(
-                name=one.name,
-                requires=one.requires,
-                max_retries=one.max_retries,
-                timeout_s=one.timeout_s,
-                priority=one.priority,
-                limit=one.limit,
-                queue_limit=one.queue_limit,
-                result_ttl_s=one.result_ttl_s,
-            )
-            for one in found
-        ],
-        entity_types=functions.entity_types(),
-    )
-
-
-# Calls of one function over many payloads: the payload of the parent job, its progress and its results.
 
 
 class MapProgress(msgspec.Struct, frozen=True, kw_only=True):
@@ -441,98 +167,6 @@ class MappedCall(msgspec.Struct, frozen=True, kw_only=True):
     status: Status
     result: Any = None
     error: str | None = None
-
-
-def map_payload(
-    function: Function,
-    payloads: Iterable[Any],
-    *,
-    max_retries: int,
-    timeout_s: int,
-    limit: str | None = None,
-    result_ttl_s: int | None = None,
-) -> dict[str, Any]:
-    """Check all payloads and build the payload of the parent job."""
-    stored = []
-    if not isinstance(payloads, Iterable):
-        raise InvalidRequest(
-            f"map: expected payloads, got {type(payloads).__name__}", remedy="Give one payload for each call."
-        )
-    for number, given in enumerate(payloads, 1):
-        payload = function.stored(given)
-        payload = {} if payload is None else payload
-        try:
-            function.check(payload)
-        except InvalidRequest as refusal:
-            raise type(refusal)(f"payload {number}: {refusal.message}", remedy=refusal.remedy) from None
-        stored.append(dict(payload))
-    if not stored:
-        raise InvalidRequest("map: there are no payloads", remedy="Give one payload for each call.")
-    request: dict[str, Any] = {
-        "function": function.name,
-        "payloads": stored,
-        "max_retries": max_retries,
-        "timeout_s": timeout_s,
-    }
-    if limit is not None:
-        request["limit"] = checked_key(limit)
-    if result_ttl_s is not None:
-        request["result_ttl_s"] = result_ttl_s
-    return {"function_name": MAP, "payload": request}
-
-
-def map_progress(queue: Queue, job: Job) -> MapProgress:
-    """Count the calls of a map by the columns of its parent job, which lack the cancelled ones."""
-    _refuse_other(job)
-    total = len(job.payload["payload"]["payloads"])
-    added = (job.progress or {}).get("cursor", 0)
-    if job.waiting or job.result_json is not None:
-        added = total
-    ended = max(added - job.children_open - job.children_failed, 0)
-    cancelled = min(cancelled_children(queue, job), ended) if ended else 0
-    # A cancelled parent adds no more calls.
-    never_added = total - added if job.status is Status.CANCELLED else 0
-    return MapProgress(
-        total=total,
-        done=ended - cancelled,
-        failed=job.children_failed,
-        open=total - added + job.children_open - never_added,
-        cancelled=cancelled + never_added,
-    )
-
-
-def _all(queue: Queue, query: JobQuery) -> Iterator[Job]:
-    query = msgspec.structs.replace(query, limit=PAGE)
-    while page := queue.find(query):
-        yield from page
-        query = msgspec.structs.replace(query, after=page[-1].queue_id)
-
-
-def map_results(queue: Queue, job: Job) -> list[MappedCall]:
-    """Read the calls of a map, in the order of their payloads."""
-    _refuse_other(job)
-    calls = [
-        MappedCall(
-            index=msgspec.json.decode(child.metadata)[MAP_INDEX],
-            job_id=child.queue_id,
-            status=child.status,
-            result=child.result if child.status is Status.DONE else None,
-            error=child.error_message,
-        )
-        for child in _all(queue, JobQuery(parent_id=job.queue_id))
-        if child.parent_run == job.run
-    ]
-    return sorted(calls, key=lambda call: call.index)
-
-
-def _refuse_other(job: Job) -> None:
-    if job.payload.get("function_name") != MAP:
-        raise InvalidRequest(
-            f"job {job.queue_id} was not added by map", remedy="Use the id that map returned."
-        )
-
-
-# Fields of a call of a function, checked for their shape.
 
 
 class CallOptions(TypedDict, total=False):
@@ -566,35 +200,11 @@ class Call(CallOptions, total=False):
 
 
 _KNOWN = Call.__required_keys__ | Call.__optional_keys__
-PLAIN = frozenset({"name", "payload", "entity"})
+_PLAIN = frozenset({"name", "payload", "entity"})
 """Fields of calls that differ from the template of their function in payload, entity and id only."""
 
 
-def refuse_misshapen(call: Call) -> None:
-    if not isinstance(call, dict | Mapping):
-        raise InvalidRequest(f"a call is a mapping of fields, got {type(call).__name__}")
-    if not _KNOWN.issuperset(call):
-        raise unknown_option("call", sorted(map(str, set(call) - _KNOWN))[0], _KNOWN)
-    if "name" not in call:
-        raise InvalidRequest("missing field 'name'", remedy="Name the function to call.")
-
-
-def read_entity(given: tuple[str, str] | None) -> tuple[str, str] | None:
-    if given is None:
-        return None
-    pair = tuple(given) if isinstance(given, tuple | list) else ()
-    if len(pair) != 2 or not all(isinstance(part, str) and part for part in pair):
-        raise InvalidRequest(
-            f"entity: expected a type and an id, got {str(given)[:80]!a}",
-            remedy='Write entity=("worker", "w1").',
-        )
-    return pair[0], pair[1]
-
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-class _Template(NamedTuple):
+class _Template(msgspec.Struct, frozen=True):
     """A checked call with the function's defaults; ``takes_any``: any mapping is a valid payload."""
 
     function: Function
@@ -766,7 +376,7 @@ class FunctionJobs(Jobs):
         new, template = [], None
         try:
             for call, queue_id in zip(calls, clock.new_ids(len(calls)), strict=True):
-                if type(call) is not dict or not PLAIN.issuperset(call):
+                if type(call) is not dict or not _PLAIN.issuperset(call):
                     return None
                 if template is None or call["name"] != template.function.name:
                     template = self._template(call["name"])
@@ -785,7 +395,7 @@ class FunctionJobs(Jobs):
 
     def _plain_call(self, template: _Template, call: Call, queue_id: str) -> NewJob:
         function, new = template.function, template.new
-        payload, entity = call.get("payload"), read_entity(call.get("entity"))
+        payload, entity = call.get("payload"), _read_entity(call.get("entity"))
         if not (template.takes_any and type(payload) is dict):
             payload = function.stored(payload)
             function.check({} if payload is None else payload)
@@ -839,12 +449,12 @@ class FunctionJobs(Jobs):
         return self._submission(cast("Call", call))
 
     def _submission(self, call: Call) -> Submission:
-        refuse_misshapen(call)
+        _refuse_misshapen(call)
         function = self.functions.get(call["name"])
         payload = function.stored(call.get("payload"))
         function.check({} if payload is None else payload)
         body: dict[str, Any] = {"function_name": function.name, "payload": payload}
-        entity = read_entity(call.get("entity"))
+        entity = _read_entity(call.get("entity"))
         if entity is not None:
             self.functions.check_entity(*entity)
             body["entity_type"], body["entity_id"] = entity
@@ -903,12 +513,12 @@ class FunctionJobs(Jobs):
         """
         function = self.functions.get(name)
         call: Call = {"name": name, **options}  # type: ignore[typeddict-item]
-        refuse_misshapen(call)
+        _refuse_misshapen(call)
         parent = self._submission_of(function, call, {})
         retries, timeout, limit = parent["max_retries"], parent["timeout_s"], parent["limit"]
         # The calls have it: the parent only adds them.
         parent["limit"] = None
-        parent["payload"] = map_payload(
+        parent["payload"] = _map_payload(
             function,
             payloads,
             max_retries=self.settings.max_retries if retries is None else retries,
@@ -920,21 +530,56 @@ class FunctionJobs(Jobs):
 
     def map_progress(self, id_or_prefix: str) -> MapProgress:
         """Count the calls of a ``map`` that are done, failed, cancelled and open."""
-        return map_progress(self.queue, self.job(id_or_prefix))
+        job = _mapping(self.job(id_or_prefix))
+        total = len(job.payload["payload"]["payloads"])
+        added = (job.progress or {}).get("cursor", 0)
+        if job.waiting or job.result_json is not None:
+            added = total
+        ended = max(added - job.children_open - job.children_failed, 0)
+        # The columns of the parent lack the cancelled calls.
+        cancelled = min(cancelled_children(self.queue, job), ended) if ended else 0
+        # A cancelled parent adds no more calls.
+        never_added = total - added if job.status is Status.CANCELLED else 0
+        return MapProgress(
+            total=total,
+            done=ended - cancelled,
+            failed=job.children_failed,
+            open=total - added + job.children_open - never_added,
+            cancelled=cancelled + never_added,
+        )
 
     def map_results(self, id_or_prefix: str) -> list[MappedCall]:
         """The calls of a ``map`` in the order of their payloads, ended or not."""
-        return map_results(self.queue, self.job(id_or_prefix))
+        job = _mapping(self.job(id_or_prefix))
+        calls = [
+            MappedCall(
+                index=msgspec.json.decode(child.metadata)[MAP_INDEX],
+                job_id=child.queue_id,
+                status=child.status,
+                result=child.result if child.status is Status.DONE else None,
+                error=child.error_message,
+            )
+            for child in _all(self.queue, JobQuery(parent_id=job.queue_id))
+            if child.parent_run == job.run
+        ]
+        return sorted(calls, key=lambda call: call.index)
 
     def known(self) -> FunctionRecords:
         """The registered functions and types of entities."""
-        return function_records(self.functions)
+        found = [self.functions.get(name) for name in self.functions.names()]
+        return FunctionRecords(
+            functions=[
+                FunctionRecord(**{name: getattr(one, name) for name in FunctionRecord.__struct_fields__})
+                for one in found
+            ],
+            entity_types=self.functions.entity_types(),
+        )
 
     def result(self, id_or_prefix: str) -> Any:
         """The function's return value. Raises ``NoResult`` unless the job is done and has its result."""
         job = self.job(id_or_prefix)
         if job.status is Status.DONE:
-            if results.expired(job, self.queue.now()):
+            if expired(job, self.queue.now()):
                 raise ResultExpired(f"the result of job {job.queue_id} was kept for {job.result_ttl_s:,} s")
             return job.result
         state = f"job {job.queue_id} is {vocabulary.speak(job.status, 'cli')}"
@@ -948,3 +593,310 @@ class FunctionJobs(Jobs):
     def handlers(self) -> Registry:
         """Handlers for a worker of this application."""
         return self._registry.copy()
+
+
+def _map_payload(
+    function: Function,
+    payloads: Iterable[Any],
+    *,
+    max_retries: int,
+    timeout_s: int,
+    limit: str | None = None,
+    result_ttl_s: int | None = None,
+) -> dict[str, Any]:
+    """Check all payloads and build the payload of the parent job."""
+    stored = []
+    if not isinstance(payloads, Iterable):
+        raise InvalidRequest(
+            f"map: expected payloads, got {type(payloads).__name__}", remedy="Give one payload for each call."
+        )
+    for number, given in enumerate(payloads, 1):
+        payload = function.stored(given)
+        payload = {} if payload is None else payload
+        try:
+            function.check(payload)
+        except InvalidRequest as refusal:
+            raise type(refusal)(f"payload {number}: {refusal.message}", remedy=refusal.remedy) from None
+        stored.append(dict(payload))
+    if not stored:
+        raise InvalidRequest("map: there are no payloads", remedy="Give one payload for each call.")
+    request: dict[str, Any] = {
+        "function": function.name,
+        "payloads": stored,
+        "max_retries": max_retries,
+        "timeout_s": timeout_s,
+    }
+    if limit is not None:
+        request["limit"] = checked_key(limit)
+    if result_ttl_s is not None:
+        request["result_ttl_s"] = result_ttl_s
+    return {"function_name": MAP, "payload": request}
+
+
+def _all(queue: Queue, query: JobQuery) -> Iterator[Job]:
+    query = msgspec.structs.replace(query, limit=_PAGE)
+    while page := queue.find(query):
+        yield from page
+        query = msgspec.structs.replace(query, after=page[-1].queue_id)
+
+
+def _mapping(job: Job) -> Job:
+    """The parent job of a map; refuses any other."""
+    if job.payload.get("function_name") != MAP:
+        raise InvalidRequest(
+            f"job {job.queue_id} was not added by map", remedy="Use the id that map returned."
+        )
+    return job
+
+
+def _refuse_misshapen(call: Call) -> None:
+    if not isinstance(call, dict | Mapping):
+        raise InvalidRequest(f"a call is a mapping of fields, got {type(call).__name__}")
+    if not _KNOWN.issuperset(call):
+        raise unknown_option("call", sorted(map(str, set(call) - _KNOWN))[0], _KNOWN)
+    if "name" not in call:
+        raise InvalidRequest("missing field 'name'", remedy="Name the function to call.")
+
+
+def _read_entity(given: tuple[str, str] | None) -> tuple[str, str] | None:
+    if given is None:
+        return None
+    pair = tuple(given) if isinstance(given, tuple | list) else ()
+    if len(pair) != 2 or not all(isinstance(part, str) and part for part in pair):
+        raise InvalidRequest(
+            f"entity: expected a type and an id, got {str(given)[:80]!a}",
+            remedy='Write entity=("worker", "w1").',
+        )
+    return pair[0], pair[1]
+
+
+class Tasks:
+    """Function jobs as a task queue for agents: the same rows with its columns and statuses.
+
+    ``docs/guides/functions.md`` lists the differences between the two.
+    """
+
+    def __init__(self, app: FunctionJobs) -> None:
+        self._app = app
+        self._queue = app.queue
+
+    # Checks; each returns True or False.
+
+    def validate_function_name(self, function_name: str) -> bool:
+        return self._app.functions.find(function_name) is not None
+
+    def validate_entity_exists(self, entity_type: str, entity_id: str) -> bool:
+        """Tell whether a task may name this entity; any, while no entity type is registered."""
+        if not all(isinstance(part, str) and part for part in (entity_type, entity_id)):
+            return False
+        try:
+            self._app.functions.check_entity(entity_type, entity_id)
+        except UnknownEntity:
+            return False
+        return True
+
+    def validate_task_payload(self, function_name: str, payload: Mapping[str, Any] | None) -> bool:
+        """Tell whether the payload has the required fields; False for an unknown function."""
+        function = self._app.functions.find(function_name)
+        if function is None or not isinstance(payload, Mapping | None):
+            return False
+        return not function.missing(payload or {})
+
+    def validate_status_transition(self, current_status: str, new_status: str) -> bool:
+        try:
+            return _word(new_status) in _TRANSITIONS[_word(current_status)]
+        except UnknownStatus:
+            return False
+
+    def should_retry_task(self, task: Mapping[str, Any]) -> bool:
+        """Tell whether a task returned by ``get_task`` failed with retries left."""
+        left = task.get("retry_count", 0) < task.get("max_retries", _MAX_RETRIES)
+        return task.get("status") == "FAILED" and left
+
+    # Submission.
+
+    def enqueue_task(
+        self,
+        entity_type: str,
+        entity_id: str,
+        function_name: str,
+        payload: Mapping[str, Any] | None = None,
+        max_retries: int | None = None,
+        *,
+        task_id: str | None = None,
+    ) -> str:
+        """Queue one task and return the task id. ``max_retries`` defaults to the function's own, else 3."""
+        call = self._call(entity_type, entity_id, function_name, payload, max_retries)
+        if task_id is not None:
+            call["job_id"] = task_id
+        return self._app.call_many([call])[0].job_id
+
+    def enqueue_multiple_tasks(self, tasks: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Queue many tasks in one transaction: all, or none. Each has the arguments of ``enqueue_task``."""
+        calls = [self._call(**_fields(task)) for task in tasks]
+        return [receipt.job_id for receipt in self._app.call_many(calls)]
+
+    def _call(
+        self,
+        entity_type: str,
+        entity_id: str,
+        function_name: str,
+        payload: Mapping[str, Any] | None = None,
+        max_retries: int | None = None,
+    ) -> Call:
+        function = self._app.functions.find(function_name)
+        own = function.max_retries if function else None
+        retries = max_retries if max_retries is not None else own if own is not None else _MAX_RETRIES
+        return {
+            "name": function_name,
+            "payload": payload,
+            "entity": (entity_type, entity_id),
+            "max_retries": retries,
+            "job_id": clock.new_task_id(),
+        }
+
+    # Queries.
+
+    def get_task(self, task_id: str) -> dict[str, Any]:
+        """One task as a row of ``task_queue``. Raises ``TaskNotFound``, a ``ValueError``."""
+        return _as_task(self._task(task_id))
+
+    def get_pending_tasks(self, limit: int = 100) -> list[dict[str, Any]]:
+        """Tasks ready to start, oldest first: one for each entity, none for a busy entity.
+
+        Of more than ``limit``, those that workers would claim first. An entity is also busy while one of its
+        tasks waits for a retry. Workers do not use this: they claim.
+        """
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+            raise InvalidRequest(f"limit: expected a whole number from 1, got {str(limit)[:80]!r}")
+        found = self._queue.upcoming(item_type="function", limit=limit)
+        return [_as_task(job) for job in sorted(found, key=lambda job: (job.created_at, job.turn))]
+
+    def _task(self, task_id: str) -> Job:
+        job = self._queue.get(task_id) if isinstance(task_id, str) else None
+        if job is None or job.item_type != "function":
+            raise TaskNotFound(f"Task {str(task_id)[:80]!a} not found")
+        return job
+
+    # Changes.
+
+    def update_task_status(self, task_id: str, new_status: str, error_message: str | None = None) -> None:
+        """Change the status of a task by hand: start, end, or retry.
+
+        Raises ``TaskNotFound`` or ``InvalidTransition``, both ``ValueError``. A task started here belongs to
+        the caller until its timeout: no worker claims it, and other tasks of its entity wait. Of two callers
+        that start one task, one is refused. FAILED spends a retry. If a task is ended here, the result of its
+        worker is refused.
+        """
+        job = self._task(task_id)
+        current, new = _word(job.status), _word(new_status)
+        if not self.validate_status_transition(current, new):
+            raise InvalidTransition(f"Invalid status transition: {current} → {new}")
+        if new == "IN_PROGRESS":
+            self._start(job)
+        elif new == "PENDING":
+            self._put_back(task_id)
+        elif new == "COMPLETED":
+            self._settle(transitions.done(job))
+        elif isinstance(error_message, str) and error_message:
+            self._settle(transitions.failed_by_hand(job, "ERR_UNKNOWN", error_message))
+        else:
+            raise InvalidRequest("error_message: a text is required for the status FAILED")
+
+    def _start(self, job: Job) -> None:
+        lease = timedelta(seconds=job.timeout_s)
+        paused = any(scope.covers(job.tenant_id, job.collection) for scope in self._queue.paused())
+        if paused or self._queue.start(job.queue_id, ClaimRequest(_BY_HAND, lease=lease)) is None:
+            why = "is paused" if paused else "has changed, or another task of its entity is in progress"
+            raise InvalidTransition(f"Task {job.queue_id} {why}")
+
+    def _settle(self, settlement: Settlement) -> None:
+        if self._queue.settle([settlement]) == [None]:
+            raise LeaseLost(f"Task {settlement.queue_id} has changed")
+
+    def _put_back(self, task_id: str) -> None:
+        (answer,) = self._queue.requeue([task_id], keep_retries=True)
+        if answer.twin is not None:
+            raise LiveTwin(f"job {answer.twin} with the same key is live", twin=answer.twin)
+        if answer.refused:
+            raise InvalidTransition(f"Task {task_id} has changed")
+
+    def enqueue_retry(self, task_id: str) -> bool:
+        """Retry a failed task; spent retries stay spent. Returns False when no retry is allowed."""
+        try:
+            if not self.should_retry_task(self.get_task(task_id)):
+                return False
+            self._put_back(task_id)
+        except (TaskNotFound, InvalidTransition, LiveTwin):
+            return False
+        return True
+
+    def detect_stale_tasks(self, threshold_minutes: float = 30) -> list[str]:
+        """Ids of tasks in progress without any update for so long; their workers may be alive."""
+        silent_since = self._queue.now() - _duration("threshold_minutes", minutes=threshold_minutes)
+        running = JobQuery(item_type="function", statuses=frozenset({Status.IN_PROGRESS}))
+        return [job.queue_id for job in _all(self._queue, running) if job.updated_at < silent_since]
+
+    def cleanup_stale_tasks(self, stale_task_ids: Sequence[str]) -> int:
+        """Take tasks from their workers and make them PENDING, no retry spent; returns their number."""
+        found = [self._queue.get(task_id) for task_id in stale_task_ids if isinstance(task_id, str)]
+        stale = [
+            transitions.released(job, _STALE_MESSAGE, code="ERR_STALE")
+            for job in found
+            if job is not None and job.item_type == "function" and job.lease_until is not None
+        ]
+        return sum(status is not None for status in self._queue.settle(stale)) if stale else 0
+
+    def cleanup_completed_tasks(self, retention_days: float = 7) -> int:
+        """Remove tasks which ended longer ago, and return their number. Other jobs stay."""
+        before = self._queue.now() - _duration("retention_days", days=retention_days)
+        ends = dict.fromkeys((Status.DONE, Status.FAILED, Status.CANCELLED), before)
+        removed = 0
+        while gone := self._queue.prune(ends, item_type="function"):
+            removed += gone
+        return removed
+
+
+def _as_task(job: Job) -> dict[str, Any]:
+    """A function job in the columns of ``task_queue``, and no others."""
+    payload = job.payload
+    return {
+        "task_id": job.queue_id,
+        "entity_type": payload.get("entity_type"),
+        "entity_id": payload.get("entity_id"),
+        "function_name": payload["function_name"],
+        "payload": payload.get("payload"),
+        "status": vocabulary.speak(job.status, "function"),
+        "error_message": job.error_message,
+        "retry_count": job.retry_count,
+        "max_retries": job.max_retries,
+        "created_at": job.created_at,
+        "updated_at": job.updated_at,
+    }
+
+
+def _word(status: str) -> str:
+    return vocabulary.speak(vocabulary.understand(status), "function")
+
+
+def _fields(task: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(task, Mapping):
+        raise InvalidRequest(f"a task is a mapping of fields, got {type(task).__name__}")
+    missing = sorted({"entity_type", "entity_id", "function_name"} - set(task))
+    unknown = sorted(map(str, set(task) - _FIELDS))
+    if missing or unknown:
+        what = f"missing field {missing[0]!r}" if missing else f"unknown field {unknown[0]!r}"
+        raise InvalidRequest(f"task: {what}; known are {', '.join(sorted(_FIELDS))}")
+    return dict(task)
+
+
+def _duration(name: str, **amount: float) -> timedelta:
+    try:
+        duration = timedelta(**amount)
+    except (TypeError, ValueError, OverflowError):
+        duration = timedelta(-1)
+    if not timedelta(0) <= duration <= timedelta(days=36_500):
+        raise InvalidTime(
+            f"{name}: expected 0 or more, got {str(*amount.values())[:80]!r}", remedy="Use 0 for all."
+        )
+    return duration

@@ -1,86 +1,51 @@
-"""Use cases about the graph: entities by name, their neighbours, the way between two, counts and exports."""
+"""The graph: entities by name, their neighbours, the way between two, counts, exports, and a picture."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from xml.sax.saxutils import quoteattr
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from xml.sax.saxutils import escape, quoteattr
 
 import msgspec
 
 from penstock.catalog.graph import Edge, GraphCounts, GraphReader, GraphStore, Mention, Neighbourhood, Node
 from penstock.config import Settings
 from penstock.errors import NotInGraph
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.factory import has_pages
-from penstock.service.graph_svg import xml_text
 
-# Order of a neighbourhood: by distance, then by how much a relation tells.
-#
-# What is only used by the documents, such as a module of the language, is related to nearly everything in
-# them. It comes after what they define or talk about, and so does what is reached only by way of it. Among
-# the rest, a relation of two entities with few others tells more than one of two with many.
-
-
-CANDIDATES = 4
+_CANDIDATES = 4
 """Entities read for each one that is wanted, so that there is a choice."""
+_NO_GRAPH = "Extract entities first, with `penstock index --graph PATH`."
+_RING = 210
+"""Least distance of two rings: a label fits in between."""
+LINE = 17
+"""Room of a label across its direction."""
+_DOT = 6
+_MARGIN = 230
+_MAX_LABEL = 30
+_COLOURS = ("#2563a8", "#b4530a", "#25794a", "#9a3a8f", "#a12c2c", "#6f6a14", "#3d5a80", "#7a4b2a")
+"""Colours of kinds, in the order of their frequency. Each is readable on white and, brightened, on black."""
+_STYLE = """
+text { font: 12px system-ui, sans-serif; fill: #1b1f24; }
+.start text { font-weight: 700; font-size: 14px; }
+.edge { fill: none; stroke: #6b7280; stroke-opacity: .55; }
+.head { fill: #6b7280; }
+.halo { paint-order: stroke; stroke: #ffffff; stroke-width: 3px; stroke-linejoin: round; }
+.page { fill: #ffffff; }
+@media (prefers-color-scheme: dark) {
+  text { fill: #e6e8eb; }
+  .edge { stroke: #9aa4b2; }
+  .head { fill: #9aa4b2; }
+  .halo { stroke: #14171a; }
+  .page { fill: #14171a; }
+  circle { filter: brightness(1.5); }
+}
+"""
 
 
-class _Rank(NamedTuple):
-    """A place in the order; the least is shown first."""
-
-    hop: int
-    only_used: bool
-    tells: float
-    id: int
-
-
-def most_telling(found: Neighbourhood, limit: int) -> Neighbourhood:
-    """The best nodes of a neighbourhood beside the centre, and the edges between them, in order."""
-    ranks = _ranks(found)
-    hops = {node.id: hop for node, hop in found.nodes}
-    about = [one for one in found.nodes if one[1] == 0]
-    others = sorted((one for one in found.nodes if one[0].id in ranks), key=lambda one: ranks[one[0].id])
-    nodes = about + others[:limit]
-    kept = {node.id for node, _ in nodes}
-    edges = [edge for edge in found.edges if edge.source in kept and edge.target in kept]
-    # An edge leads to its farther end.
-    first = _Rank(0, False, 0.0, 0)
-    order = {
-        edge: (edge_hop(edge, hops), max(ranks.get(edge.source, first), ranks.get(edge.target, first)))
-        for edge in edges
-    }
-    edges.sort(key=lambda edge: (*order[edge], -edge.weight, edge.kind, edge.source))
-    return Neighbourhood(nodes, edges)
-
-
-def edge_hop(edge: Edge, hops: dict[int, int]) -> int:
-    """The number of relations from the start to the end of this one."""
-    return min(hops[edge.source], hops[edge.target]) + 1
-
-
-def _ranks(found: Neighbourhood) -> dict[int, _Rank]:
-    """The rank of each node, by the most significant edge to the node. Nearer nodes come first."""
-    hops = {node.id: hop for node, hop in found.nodes}
-    used = {node.id for node, hop in found.nodes if hop and not node.occurrences}
-    degrees = Counter(end for edge in found.edges for end in (edge.source, edge.target))
-    ranks: dict[int, _Rank] = {}
-    for edge in sorted(found.edges, key=lambda edge: edge_hop(edge, hops)):
-        near, far = sorted((edge.source, edge.target), key=lambda end: (hops[end], end))
-        if hops[near] == hops[far]:
-            continue
-        tells = edge.weight / (degrees[near] * degrees[far]) ** 0.5
-        by_way = near in ranks and ranks[near].only_used
-        rank = _Rank(hops[far], far in used or by_way, -tells, far)
-        ranks[far] = min(rank, ranks.get(far, rank))
-    return ranks
-
-
-NO_GRAPH = "Extract entities first, with `penstock index --graph PATH`."
-
-
-class EntityReport(NamedTuple):
+class EntityReport(msgspec.Struct, frozen=True):
     """An entity with some chunks that mention it."""
 
     node: Node
@@ -202,7 +167,7 @@ class Graph:
         """The entities around those with a name, nearest first, and of those the most telling."""
         tenant = tenant_id or self._settings.tenant_id
         start = [node.id for node in self._find(name, tenant, kind)]
-        found = self._store.neighbours(tenant, start, hops=hops, limit=limit * CANDIDATES)
+        found = self._store.neighbours(tenant, start, hops=hops, limit=limit * _CANDIDATES)
         return most_telling(found, limit)
 
     def path(
@@ -248,7 +213,63 @@ class Graph:
         if near:
             named = ", ".join(f"{node.name} ({node.kind})" for node in near)
             return f"Similar names: {named}. {NotInGraph.default_remedy}"
-        return None if self._store.counts(tenant).entities else NO_GRAPH
+        return None if self._store.counts(tenant).entities else _NO_GRAPH
+
+
+class _Rank(msgspec.Struct, frozen=True, order=True):
+    """A place in the order; the least is shown first."""
+
+    hop: int
+    only_used: bool
+    tells: float
+    id: int
+
+
+def most_telling(found: Neighbourhood, limit: int) -> Neighbourhood:
+    """The best nodes of a neighbourhood beside the centre, and the edges between them, in order.
+
+    The order is by distance, then by how much a relation tells. What is only used by the documents, such as a
+    module of the language, is related to nearly everything in them. It comes after what they define or talk
+    about, and so does what is reached only by way of it. Among the rest, a relation of two entities with few
+    others tells more than one of two with many.
+    """
+    ranks = _ranks(found)
+    hops = {node.id: hop for node, hop in found.nodes}
+    about = [one for one in found.nodes if one[1] == 0]
+    others = sorted((one for one in found.nodes if one[0].id in ranks), key=lambda one: ranks[one[0].id])
+    nodes = about + others[:limit]
+    kept = {node.id for node, _ in nodes}
+    edges = [edge for edge in found.edges if edge.source in kept and edge.target in kept]
+    # An edge leads to its farther end.
+    first = _Rank(0, False, 0.0, 0)
+    order = {
+        edge: (edge_hop(edge, hops), max(ranks.get(edge.source, first), ranks.get(edge.target, first)))
+        for edge in edges
+    }
+    edges.sort(key=lambda edge: (*order[edge], -edge.weight, edge.kind, edge.source))
+    return Neighbourhood(nodes, edges)
+
+
+def edge_hop(edge: Edge, hops: dict[int, int]) -> int:
+    """The number of relations from the start to the end of this one."""
+    return min(hops[edge.source], hops[edge.target]) + 1
+
+
+def _ranks(found: Neighbourhood) -> dict[int, _Rank]:
+    """The rank of each node, by the most significant edge to the node. Nearer nodes come first."""
+    hops = {node.id: hop for node, hop in found.nodes}
+    used = {node.id for node, hop in found.nodes if hop and not node.occurrences}
+    degrees = Counter(end for edge in found.edges for end in (edge.source, edge.target))
+    ranks: dict[int, _Rank] = {}
+    for edge in sorted(found.edges, key=lambda edge: edge_hop(edge, hops)):
+        near, far = sorted((edge.source, edge.target), key=lambda end: (hops[end], end))
+        if hops[near] == hops[far]:
+            continue
+        tells = edge.weight / (degrees[near] * degrees[far]) ** 0.5
+        by_way = near in ranks and ranks[near].only_used
+        rank = _Rank(hops[far], far in used or by_way, -tells, far)
+        ranks[far] = min(rank, ranks.get(far, rank))
+    return ranks
 
 
 Nodes = Iterator[tuple[Node, list[Mention]]]
@@ -303,4 +324,136 @@ def _graphml(nodes: Nodes, edges: Edges) -> Iterator[str]:
 
 
 def _data(values: dict[str, str]) -> str:
-    return "".join(f"<data key={quoteattr(key)}>{xml_text(text)}</data>" for key, text in values.items())
+    return "".join(f"<data key={quoteattr(key)}>{_xml_text(text)}</data>" for key, text in values.items())
+
+
+class _Spot(msgspec.Struct, frozen=True):
+    """Position of a node. ``angle``: direction from the centre, in radians."""
+
+    x: float
+    y: float
+    angle: float
+
+
+def neighbourhood_svg(found: Neighbourhood) -> str:
+    """A neighbourhood as an SVG picture: rings by distance, readable on light and dark pages.
+
+    The layout is a function of nodes and edges alone, so the same neighbourhood gives the same file.
+    """
+    spots = _layout(found)
+    colours = _colours([node for node, _ in found.nodes])
+    named = {node.id: node.name for node, _ in found.nodes}
+    reach = max((math.hypot(spot.x, spot.y) for spot in spots.values()), default=0) + _MARGIN
+    # Room for the list of kinds below.
+    height = 2 * reach + LINE * (len(colours) + 1)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{-reach:.0f} {-reach:.0f} {2 * reach:.0f} '
+        f'{height:.0f}" role="img">',
+        f"<title>{_xml_text(_title(found))}</title>",
+        f"<style>{_STYLE}</style>",
+        '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
+        'markerUnits="userSpaceOnUse" orient="auto"><path class="head" d="M0 0 8 4 0 8z"/></marker></defs>',
+        f'<rect class="page" x="{-reach:.0f}" y="{-reach:.0f}" width="{2 * reach:.0f}" '
+        f'height="{height:.0f}"/>',
+        *(_edge(edge, spots, named) for edge in found.edges),
+        *(_node(node, far, spots[node.id], colours) for node, far in found.nodes),
+        *_legend(colours, reach),
+        "</svg>\n",
+    ]
+    return "\n".join(parts)
+
+
+def _title(found: Neighbourhood) -> str:
+    start = ", ".join(dict.fromkeys(node.name for node, far in found.nodes if far == 0))
+    return f"Entities around {start}"
+
+
+def _layout(found: Neighbourhood) -> dict[int, _Spot]:
+    """Place nodes on rings by distance, near the related nodes of the inner ring."""
+    near: dict[int, list[int]] = {}
+    for edge in found.edges:
+        near.setdefault(edge.source, []).append(edge.target)
+        near.setdefault(edge.target, []).append(edge.source)
+    rings: dict[int, list[Node]] = {}
+    for node, far in found.nodes:
+        rings.setdefault(far, []).append(node)
+    spots: dict[int, _Spot] = {}
+    radius = 0.0
+    for far in sorted(rings):
+        ring = rings[far]
+        ring.sort(key=lambda node: (_towards(near.get(node.id, ()), spots), node.kind, node.name, node.id))
+        around = len(ring) * LINE / (2 * math.pi)
+        if far == 0:
+            radius = 0.0 if len(ring) == 1 else max(around, 60.0)
+        else:
+            radius = max(radius + _RING, around)
+        for place, node in enumerate(ring):
+            angle = 2 * math.pi * (place + 0.5 * (far % 2)) / len(ring)
+            spots[node.id] = _Spot(radius * math.cos(angle), radius * math.sin(angle), angle)
+    return spots
+
+
+def _towards(neighbours: Sequence[int], spots: Mapping[int, _Spot]) -> float:
+    """Direction of the placed neighbours, from 0 to one turn."""
+    known = [spots[number] for number in neighbours if number in spots]
+    if not known or all(spot.x == spot.y == 0 for spot in known):
+        return 0.0
+    return math.atan2(sum(spot.y for spot in known), sum(spot.x for spot in known)) % (2 * math.pi)
+
+
+def _colours(nodes: Sequence[Node]) -> dict[str, str]:
+    counts: dict[str, int] = {}
+    for node in nodes:
+        counts[node.kind] = counts.get(node.kind, 0) + 1
+    kinds = sorted(counts, key=lambda kind: (-counts[kind], kind))
+    return {kind: _COLOURS[place % len(_COLOURS)] for place, kind in enumerate(kinds)}
+
+
+def _edge(edge: Edge, spots: Mapping[int, _Spot], named: Mapping[int, str]) -> str:
+    start, end = spots[edge.source], spots[edge.target]
+    length = math.hypot(end.x - start.x, end.y - start.y) or 1.0
+    # To the rim of both dots.
+    dx, dy = (end.x - start.x) / length * (_DOT + 2), (end.y - start.y) / length * (_DOT + 2)
+    width = 1 + min(math.log2(1 + max(edge.weight, 0.0)), 4.0)
+    told = f"{named[edge.source]} {edge.kind} {named[edge.target]} ({edge.weight:g})"
+    return (
+        f'<path class="edge" stroke-width="{width:.1f}" marker-end="url(#head)" '
+        f'd="M{start.x + dx:.1f} {start.y + dy:.1f}L{end.x - dx:.1f} {end.y - dy:.1f}">'
+        f"<title>{_xml_text(told)}</title></path>"
+    )
+
+
+def _node(node: Node, far: int, spot: _Spot, colours: Mapping[str, str]) -> str:
+    label = node.name if len(node.name) <= _MAX_LABEL else f"{node.name[: _MAX_LABEL - 1]}…"
+    turn = math.degrees(spot.angle) if far else 0.0
+    # On the left the label is turned round, so that no text stands on its head.
+    flipped = 90 < turn < 270
+    turn, x, anchor = (turn - 180, -_DOT - 5, "end") if flipped else (turn, _DOT + 5, "start")
+    y = 4
+    if far == 0:
+        x, y, anchor = 0, -_DOT - 7, "middle"
+    return (
+        f'<g class="{"node" if far else "start"}" transform="translate({spot.x:.1f} {spot.y:.1f})">'
+        f"<title>{_xml_text(f'{node.name} ({node.kind}), {node.occurrences}')}</title>"
+        f'<circle r="{_DOT if far else _DOT + 3}" fill="{colours[node.kind]}"/>'
+        f'<text class="halo" x="{x}" y="{y}" text-anchor="{anchor}" transform="rotate({turn:.1f})">'
+        f"{_xml_text(label)}</text></g>"
+    )
+
+
+def _legend(colours: Mapping[str, str], reach: float) -> Iterator[str]:
+    for place, (kind, colour) in enumerate(colours.items()):
+        y = reach + place * LINE
+        yield (
+            f'<circle cx="{-reach + 20:.0f}" cy="{y:.0f}" r="{_DOT}" fill="{colour}"/>'
+            f'<text x="{-reach + 34:.0f}" y="{y + 4:.0f}">{_xml_text(kind)}</text>'
+        )
+
+
+def _xml_text(text: str) -> str:
+    """Text escaped for XML, with invalid characters replaced."""
+    return escape("".join(char if _is_allowed(char) else "\ufffd" for char in text))
+
+
+def _is_allowed(char: str) -> bool:
+    return char in "\t\n\r" or " " <= char <= "\ud7ff" or "\ue000" <= char <= "\ufffd" or char > "\uffff"

@@ -1,109 +1,24 @@
-"""Hits of a search: identical chunks as one hit, few per document, each with a snippet."""
+"""Hits of a search: one for equal chunks, few per document, with snippets and corrections of the query."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice, pairwise
 
 import msgspec
 
-from penstock.catalog.protocol import CatalogSnapshot
 from penstock.catalog.rules.words import (
-    WORD_PIECES,
-    closest_word,
     humps,
-    is_correctable,
-    is_likelier,
-    may_be_misspelt,
-    neighbours,
     query_words,
-    words_outside_quotes,
 )
-from penstock.catalog.values import ChunkView, Filters, StoredProperties
-from penstock.errors import InvalidSetting
-from penstock.named_tuple import NamedTuple
+from penstock.catalog.values import ChunkView, StoredProperties
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import FileType
 from penstock.vocabulary import how_many
 
-# Corrections of misspelt words: only of words missing from all documents of the tenant.
-
-
-MOST_CORRECTIONS = 3
-"""Misspelt words looked up in one query: a text in another language has many unknown words."""
-MOST_TEXTS = 200
-"""Texts looked at for each word. A word in more of them is frequent enough to be meant."""
-FIRST_TEXTS = 8
-"""Texts looked at first: mostly one is enough to know that there is such a word."""
-SHOWN_TEXTS = 5
-"""Texts read to find the form of a word that they have."""
-
-
-class Correction(msgspec.Struct, frozen=True, kw_only=True):
-    """A word of a query, and the word that was searched for instead."""
-
-    word: str
-    searched: str
-
-
-def corrections(
-    snapshot: CatalogSnapshot, query: str, filters: Filters, found: Collection[str]
-) -> list[Correction]:
-    """Correct words without an occurrence. ``found``: words known to occur, in lower case."""
-    doubtful = [
-        word
-        for word in words_outside_quotes(query)
-        # A capital inside a query begins a name, and names are like other words by chance.
-        if (word[0].islower() or query.lstrip().startswith(word))
-        and word.lower() not in found
-        and is_correctable(word)
-        and may_be_misspelt(word, _count_pieces)
-    ]
-    if not doubtful:
-        return []
-    missing = _missing(snapshot, _missing(snapshot, doubtful, filters, FIRST_TEXTS), filters, MOST_TEXTS)
-    return list(_corrected(snapshot, filters, missing[:MOST_CORRECTIONS]))
-
-
-def _missing(snapshot: CatalogSnapshot, words: list[str], filters: Filters, most: int) -> list[str]:
-    """Words missing from all texts of the tenant. Words of very many texts of others count as known."""
-    if not words:
-        return []
-    known = snapshot.holding(words, Filters(tenant_id=filters.tenant_id), most=most)
-    return [
-        word
-        for word in words
-        if word not in known or (not known[word].content_ids and not (known[word].cut and most == MOST_TEXTS))
-    ]
-
-
-def _corrected(snapshot: CatalogSnapshot, filters: Filters, words: Collection[str]) -> Iterator[Correction]:
-    for word in words:
-        held = snapshot.holding(neighbours(word), filters, most=MOST_TEXTS)
-        texts = {near: holding.content_ids for near, holding in held.items() if holding.content_ids}
-        if not texts:
-            continue
-        # The most frequent; of equally frequent ones the first by letters, so that every store says the same.
-        best = min(texts, key=lambda near: (-len(texts[near]), near))
-        views = snapshot.hydrate(texts[best][:SHOWN_TEXTS], filters)
-        searched = closest_word(word, (view.text for view in views if view), best)
-        if is_likelier(searched, word, _count_pieces):
-            yield Correction(word=word, searched=searched)
-
-
-def _count_pieces(word: str) -> int:
-    """Number of pieces of a word; without the vocabulary a constant, so every word may be misspelt."""
-    from penstock.pipeline.embed.static import count_tokens
-
-    try:
-        return count_tokens(word)
-    except InvalidSetting:
-        return WORD_PIECES + 1
-
-
-SNIPPET = 240
+_SNIPPET = 240
 _WORD_START = r"(?:\b|(?<=_)|(?<=(?-i:[a-z0-9]))(?=(?-i:[A-Z])))"
 _WORD_END = r"(?:\b|(?=_)|(?<=(?-i:[a-z0-9]))(?=(?-i:[A-Z])))"
 """A word in a name such as ``maxHeaderSize`` or ``max_header_size`` is a word as well."""
@@ -175,6 +90,13 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     rerank_score: float | None = None
 
 
+class Correction(msgspec.Struct, frozen=True, kw_only=True):
+    """A word of a query, and the word that was searched for instead."""
+
+    word: str
+    searched: str
+
+
 class SearchedPart(msgspec.Struct, frozen=True):
     """A tenant that a search covered, in one branch or (None) in all of them.
 
@@ -224,28 +146,7 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     covered: Coverage = Coverage()
 
 
-def merged(answers: Sequence[SearchResult], limit: int, covered: Coverage) -> SearchResult:
-    """Merge the hits of the same query in different scopes: good ones first, then by score; texts once."""
-    hits: dict[str, Hit] = {}
-    for hit in sorted((hit for each in answers for hit in each.hits), key=lambda hit: (hit.weak, -hit.score)):
-        hits.setdefault(hit.text.strip(), hit)
-    corrected = {each.word: each for answer in answers for each in answer.corrections}
-    # A word that one of the scopes has is no misspelt one.
-    fixed = [each for word, each in corrected.items() if all(_corrects(word, one) for one in answers)]
-    return SearchResult(
-        hits=list(hits.values())[:limit],
-        notes=tuple(dict.fromkeys(note for each in answers for note in each.notes)),
-        words=max((each.words for each in answers), key=len, default=()),
-        corrections=tuple(fixed),
-        covered=covered,
-    )
-
-
-def _corrects(word: str, answer: SearchResult) -> bool:
-    return any(each.word == word for each in answer.corrections)
-
-
-class RankedText(NamedTuple):
+class RankedText(msgspec.Struct, frozen=True):
     """A text with the score, the best place and all others."""
 
     score: float
@@ -254,7 +155,7 @@ class RankedText(NamedTuple):
     rerank_score: float | None = None
 
 
-class Match(NamedTuple):
+class Match(msgspec.Struct, frozen=True):
     """Facts about how a chunk matches a query; see ``Hit``."""
 
     weak: bool
@@ -352,7 +253,7 @@ def _page(view: ChunkView) -> int | None:
     return view.page_number if view.page_count > 1 else None
 
 
-class _QueryMarks(NamedTuple):
+class _QueryMarks(msgspec.Struct, frozen=True):
     """Words of a query to mark in a snippet: plain ones, and a pattern of phrases and others."""
 
     plain: frozenset[str]
@@ -408,7 +309,7 @@ def _is_word(text: str, begin: int, end: int) -> bool:
 @lru_cache(4)
 def _marks_of(query: str) -> _QueryMarks:
     """The query's first words. Plain ones are looked up: to compile a pattern for each query takes longer."""
-    words = [word for word in query_words(query) if len(word) <= SNIPPET]
+    words = [word for word in query_words(query) if len(word) <= _SNIPPET]
     plain = {word for word in words if word.isascii() and word.isalnum() and len(word) > 2}
     ascii_others = [word for word in words if word.isascii() and not word.isalnum() and len(word) > 2]
     patterns = (
@@ -423,12 +324,12 @@ def make_snippet(text: str, query: str, marks: tuple[str, str]) -> str:
     """Make a snippet for a vector hit: around a word of the query, else the start of the chunk."""
     wanted = _marks_of(query)
     first = wanted.first(text) or 0
-    start = max(0, first - SNIPPET // 3)
-    window = text[start : start + SNIPPET]
+    start = max(0, first - _SNIPPET // 3)
+    window = text[start : start + _SNIPPET]
     if start:
         # From the next word on, unless there is none before the word found.
         window = _CUT_WORD.sub("", window[: first - start]) + window[first - start :]
-    shown = ("…" if start else "") + " ".join(window.split()) + ("…" if start + SNIPPET < len(text) else "")
+    shown = ("…" if start else "") + " ".join(window.split()) + ("…" if start + _SNIPPET < len(text) else "")
     if not any(marks):
         return shown
     pieces, at = [], 0

@@ -1,4 +1,4 @@
-"""Jobs as records for programs: one shape for every answer of the server, and pages of them."""
+"""Views of jobs: reports on their progress, records for programs, and what a client of a server gets."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from penstock.catalog.rules.publication import remedy_for
 from penstock.catalog.values import Document, PageState, Place, RecognizedPages, Source
 from penstock.errors import AmbiguousId, InvalidRequest, JobNotFound
 from penstock.handlers.members import container_of, published_members
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.file_types import suffix_of
 from penstock.queue.job import CHILDREN, Held, Job, JobQuery, Status, kept_until
 from penstock.queue.payloads import USUAL_CHUNK, OperationName, TypeName, validate_name
 from penstock.queue.protocol import Queue
-from penstock.queue.transitions import dependencies_of
+from penstock.queue.transitions import TIMED_OUT, dependencies_of
 from penstock.service import why
 from penstock.service.access import Principal
 from penstock.service.documents import Documents
@@ -29,23 +28,42 @@ from penstock.service.jobs import MAX_PAGE, JobFilter, Jobs, cursor_after, job_q
 from penstock.service.requests import Details, HistoryEntry, JobWord, Receipt, Stats
 from penstock.service.why import FailedPath
 
-# Reports on jobs for people and programs: files done and left, failures, chunks, the current file.
-#
-# A row keeps the counts of the walk, and columns that the ends of child jobs change. A report joins both, so
-# that no write is needed for it.
-
-
 _WALKED = ("folder", "project")
 _SINGLE = ("file", "content")
-CHILDREN_FAILED = "ERR_CHILDREN_FAILED"
-MOST_CANCELLED = 2_000
+_CHILDREN_FAILED = "ERR_CHILDREN_FAILED"
+_MOST_CANCELLED = 2_000
 """Child jobs of a cancelled job up to which a list counts those that were cancelled."""
-MOST_FAILED = 1_000
+_MOST_FAILED = 1_000
 """Failed child jobs that are looked at for files inside others."""
+_COUNTS = (
+    "total",
+    "sent",
+    "without_job",
+    "unchanged",
+    "resumed",
+    "resumed_chunks",
+    "added",
+    "changed",
+    "inside",
+)
+_BY_NAME = ("skipped_by", "types")
+_MAX_OFFSET = 10_000
+_MOST_COUNTED = 100_000
+"""Jobs up to which the total of a list is counted."""
+_PATHS = ("folder_path", "project_root", "file_path")
+_SECRET = re.compile(r"key|token|secret|passw|credential|authoriz|cookie", re.IGNORECASE)
+_TEXTS = frozenset({"content", "text"})
+_MASK = "***"
+_MOST_PAGES = 1_000
+"""States of pages in one answer."""
 
 
 class JobReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Progress of an indexing job, while it runs and after its end."""
+    """Progress of an indexing job, while it runs and after its end.
+
+    A row keeps the counts of the walk, and columns that the ends of child jobs change. A report joins both,
+    so that no write is needed for it.
+    """
 
     stage: str
     """``waiting``, ``walking``, ``indexing`` or ``ended``."""
@@ -83,20 +101,6 @@ def counts_of(job: Job) -> dict[str, Any]:
     return counts if _are_counts(counts) else {}
 
 
-_COUNTS = (
-    "total",
-    "sent",
-    "without_job",
-    "unchanged",
-    "resumed",
-    "resumed_chunks",
-    "added",
-    "changed",
-    "inside",
-)
-_BY_NAME = ("skipped_by", "types")
-
-
 def _are_counts(found: dict[str, Any]) -> bool:
     """Tell the counts of a walk from what an application's own handler returned or reported."""
     numbers = all(type(found.get(name, 0)) is int for name in _COUNTS)
@@ -108,7 +112,7 @@ def report_of(job: Job, queue: Queue | None = None, *, listed: bool = False) -> 
 
     ``queue``: to look up child jobs: the file in work, files that were cancelled, files that failed inside
     others. ``listed``: a job among others, for which little is read: no failed files, and cancelled ones only
-    of up to ``MOST_CANCELLED`` child jobs.
+    of up to ``_MOST_CANCELLED`` child jobs.
     """
     if job.op == "delete":
         return None
@@ -124,7 +128,7 @@ def report_of(job: Job, queue: Queue | None = None, *, listed: bool = False) -> 
     if walking:
         done = counts.get("without_job", 0) + max(sent - job.children_open, 0)
     elif sent and _stopped(job):
-        counted = queue is not None and (sent <= MOST_CANCELLED or not listed)
+        counted = queue is not None and (sent <= _MOST_CANCELLED or not listed)
         done = max(total - cancelled_children(queue, job), 0) if queue is not None and counted else None
     return JobReport(
         stage=_stage(job),
@@ -142,17 +146,14 @@ def report_of(job: Job, queue: Queue | None = None, *, listed: bool = False) -> 
 
 def _stopped(job: Job) -> bool:
     """Check whether the job ended before its child jobs, which were cancelled with it."""
-    if job.status is not Status.FAILED:
-        return job.status is Status.CANCELLED
-    # Late: an agent that only searches asks for no failed job.
-    from penstock.queue.transitions import TIMED_OUT
-
-    return job.error_code == TIMED_OUT
+    if job.status is Status.FAILED:
+        return job.error_code == TIMED_OUT
+    return job.status is Status.CANCELLED
 
 
 def cancelled_children(queue: Queue, job: Job) -> int:
     """Count the cancelled child jobs of the current run of a job."""
-    query = JobQuery(parent_id=job.queue_id, statuses=frozenset({Status.CANCELLED}), limit=MOST_FAILED)
+    query = JobQuery(parent_id=job.queue_id, statuses=frozenset({Status.CANCELLED}), limit=_MOST_FAILED)
     if job.run == 1:
         return sum(queue.count(query).values())
     # Child jobs of a run before the last retry are still there.
@@ -163,7 +164,7 @@ def cancelled_children(queue: Queue, job: Job) -> int:
     return number
 
 
-class _FailedInside(NamedTuple):
+class _FailedInside(msgspec.Struct, frozen=True):
     """Failed files inside others, and failed child jobs without a failed file on the disk."""
 
     files: int = 0
@@ -174,11 +175,11 @@ def _failed_inside(job: Job, queue: Queue) -> _FailedInside:
     """Count failed files inside others. The job of a mail fails with an attachment, though it is indexed."""
     if not job.children_failed:
         return _FailedInside()
-    failed = JobQuery(parent_id=job.queue_id, statuses=frozenset({Status.FAILED}), limit=MOST_FAILED)
+    failed = JobQuery(parent_id=job.queue_id, statuses=frozenset({Status.FAILED}), limit=_MOST_FAILED)
     files = child_jobs = 0
     for child in queue.find(failed):
         path = child.shown_payload.get("file_path")
-        if child.error_code == CHILDREN_FAILED:
+        if child.error_code == _CHILDREN_FAILED:
             child_jobs += 1
             files += _failed_inside(child, queue).files
         elif path is not None and (job.item_type == "file" or container_of(path) is not None):
@@ -228,7 +229,7 @@ class InsideFiles(msgspec.Struct, frozen=True):
         return sum(self.suffixes.values())
 
 
-def inside_files(catalog: Catalog, job: Job, path: str) -> InsideFiles:
+def _inside_files(catalog: Catalog, job: Job, path: str) -> InsideFiles:
     """Files inside others, at or below a path, indexed since the job was requested."""
     place = Place(job.tenant_id, job.collection, job.branch)
     with catalog.snapshot() as snapshot:
@@ -286,7 +287,7 @@ def _single(job: Job, inside: _FailedInside) -> JobReport:
         stage=_stage(job),
         files_processed=int(job.ended and job.status is not Status.CANCELLED),
         files_total=1,
-        failed=int(job.status is Status.FAILED and job.error_code != CHILDREN_FAILED),
+        failed=int(job.status is Status.FAILED and job.error_code != _CHILDREN_FAILED),
         failed_inside=inside.files,
         unchanged=int(result.get("outcome") == "unchanged"),
         chunks_created=chunks if type(chunks) is int else 0,
@@ -312,15 +313,6 @@ def _current_file(job: Job, queue: Queue | None) -> str | None:
         return file
     running = JobQuery(parent_id=job.queue_id, statuses=frozenset({Status.IN_PROGRESS}), limit=1)
     return next((child.shown_payload.get("file_path") for child in queue.find(running)), None)
-
-
-MAX_OFFSET = 10_000
-MOST_COUNTED = 100_000
-"""Jobs up to which the total of a list is counted."""
-_PATHS = ("folder_path", "project_root", "file_path")
-_SECRET = re.compile(r"key|token|secret|passw|credential|authoriz|cookie", re.IGNORECASE)
-_TEXTS = frozenset({"content", "text"})
-MASK = "***"
 
 
 class ProgressRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -496,7 +488,7 @@ def _masked(name: str, value: Any) -> Any:
     if not isinstance(value, str):
         return value
     if _SECRET.search(name):
-        return MASK
+        return _MASK
     return f"({len(value):,} characters)" if name in _TEXTS else value
 
 
@@ -550,9 +542,9 @@ class JobRecords:
         self, tenants: Sequence[str | None], *, offset: int = 0, **filters: Unpack[JobFilter]
     ) -> JobPage:
         """A page of the jobs of these tenants (None: of all), newest first."""
-        if not 0 <= offset <= MAX_OFFSET:
+        if not 0 <= offset <= _MAX_OFFSET:
             raise InvalidRequest(
-                f"offset: expected 0 to {MAX_OFFSET:,}, got {offset}", remedy="Use the cursor in next."
+                f"offset: expected 0 to {_MAX_OFFSET:,}, got {offset}", remedy="Use the cursor in next."
             )
         limit = filters.get("limit", 50)
         filters["limit"] = limit
@@ -560,7 +552,7 @@ class JobRecords:
         page = self._merged(tenants, offset, offset + limit + 1, filters)
         return JobPage(
             jobs=[self.record(job) for job in page[:limit]],
-            total=self.count(tenants, filters, cap=MOST_COUNTED),
+            total=self.count(tenants, filters, cap=_MOST_COUNTED),
             limit=limit,
             offset=offset,
             next=cursor_after(page[limit - 1], by_priority=by_priority) if len(page) > limit else None,
@@ -715,18 +707,12 @@ def running_jobs(queue: Queue, tenants: Sequence[str | None], limit: int) -> lis
     return sorted(found, key=lambda job: (job.started_at or job.created_at, job.queue_id))[:limit]
 
 
-# Values of the library as answers of a server: for clients, instead of the records for programs.
-#
-# A client returns the same values as the library's own services: jobs, receipts, sources, reasons. The
-# structs here join what a client would otherwise have to ask for in several requests.
-
-
-MOST_PAGES = 1_000
-"""States of pages in one answer."""
-
-
 class JobListing(msgspec.Struct, frozen=True, kw_only=True):
-    """Jobs with their reports, by id, and the time of the store."""
+    """Jobs with their reports, by id, and the time of the store.
+
+    A client returns the same values as the library: jobs, receipts, sources, reasons. This struct and the
+    following ones join what a client would otherwise ask for in several requests.
+    """
 
     jobs: list[Job]
     reports: dict[str, JobReport]
@@ -767,7 +753,7 @@ class DocumentView(msgspec.Struct, frozen=True, kw_only=True):
 def page_states(documents: Documents, source_id: str, limit: int) -> list[PageState]:
     """States of the first pages of the newest generation of a document."""
     generations = documents.generations(source_id)
-    return documents.pages(generations[0].document_id, limit=min(limit, MOST_PAGES)) if generations else []
+    return documents.pages(generations[0].document_id, limit=min(limit, _MOST_PAGES)) if generations else []
 
 
 def find_job(jobs: Jobs, id_or_prefix: str, tenants: Sequence[str]) -> Job:
@@ -818,7 +804,7 @@ def job_outcome(documents: Documents, job: Job) -> JobOutcome:
         failures=documents.failures(
             path, tenant_id=job.tenant_id, collection=job.collection, branch=job.branch
         ),
-        inside=inside_files(documents.catalog, job, path),
+        inside=_inside_files(documents.catalog, job, path),
         recognized=documents.recognized(job),
         code_included_because=documents.why_code(path) if undecided else None,
     )
@@ -840,10 +826,10 @@ def document_view(documents: Documents, source: Source) -> DocumentView:
 
 def own_stats(jobs: Jobs, principal: Principal) -> Stats:
     """Statistics of the queue. A sender bound to tenants gets counts of these, and nothing of workers."""
-    found = jobs.stats()
     if not principal.bound:
-        return found
-    by_status, by_held = dict.fromkeys(found.by_status, 0), dict.fromkeys(found.by_held, 0)
+        return jobs.stats()
+    by_status = dict.fromkeys((status.value for status in Status), 0)
+    by_held = dict.fromkeys((reason.value for reason in Held), 0)
     by_type: dict[str, dict[str, int]] = {}
     for tenant in principal.tenants:
         counts = jobs.queue.count(JobQuery(tenant_id=tenant), by=("status", "held", "item_type"))
@@ -860,7 +846,7 @@ def own_stats(jobs: Jobs, principal: Principal) -> Stats:
         by_item_type=dict(sorted(by_type.items())),
         oldest_pending_at=None,
         oldest_pending_age_s=None,
-        paused=[scope for scope in found.paused if scope.tenant_id in ("*", *principal.tenants)],
+        paused=[scope for scope in jobs.paused() if scope.tenant_id in ("*", *principal.tenants)],
         workers=[],
         warnings=[],
     )

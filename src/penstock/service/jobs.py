@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypedDict, Unpack, cast
@@ -24,8 +25,6 @@ from penstock.errors import (
     UnknownOperation,
     UnknownStatus,
 )
-from penstock.lazy_pattern import lazy_pattern
-from penstock.queue import job as results
 from penstock.queue import payloads
 from penstock.queue.job import (
     ENDED,
@@ -40,11 +39,13 @@ from penstock.queue.job import (
     RequeueResult,
     Scope,
     Status,
+    expired,
 )
 from penstock.queue.protocol import CASCADE_BATCH, POSITION_CAP, CountedAddition, Queue
 from penstock.queue.transitions import HookCall, hook_jobs
 from penstock.service import why
 from penstock.service.options import refuse_unknown
+from penstock.service.paths import real_path
 from penstock.service.requests import (
     CancelAnswer,
     Details,
@@ -54,15 +55,24 @@ from penstock.service.requests import (
     Stats,
     Submission,
     new_jobs,
-    with_real_paths,
 )
+from penstock.store_outage import read_outage
 from penstock.strict_json import encode_payload
-
-# Filters for jobs, checked and brought into the form of the queue.
-
 
 MAX_PAGE = 1000
 _UNKNOWN = {"held": InvalidRequest, "item_type": UnknownItemType, "op": UnknownOperation}
+_PATH_FIELDS: Mapping[str, tuple[str, ...]] = {
+    "file": ("file_path",),
+    "folder": ("folder_path",),
+    "project": ("project_root",),
+    "library": ("source_path",),
+    "rename": ("old_path", "new_path"),
+    "delete_document": ("document_id",),
+}
+"""Fields of payloads that are paths, or may be one."""
+_REMOVING = frozenset({("rename", "update"), ("library", "update")})
+"""Jobs that remove what was there before them, beside those with operation ``delete``."""
+_ID = r"[A-Za-z0-9._:-]{1,128}"
 
 
 class JobFilter(TypedDict, total=False):
@@ -84,78 +94,6 @@ class JobFilter(TypedDict, total=False):
     newest_first: bool
     by_priority: bool
     limit: int
-
-
-def job_query(filters: JobFilter) -> JobQuery:
-    """Check filters, and bring them into the form of the queue."""
-    refuse_unknown("jobs", filters, JobFilter)
-    limit = filters.get("limit", 50)
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_PAGE:
-        raise InvalidRequest(f"limit: expected a whole number from 1 to {MAX_PAGE}, got {str(limit)[:80]!r}")
-    held = _one_of(tuple(Held), "held", filters.get("held"))
-    return JobQuery(
-        statuses=statuses_of(filters.get("status")),
-        item_type=_one_of(payloads.ITEM_TYPES, "item_type", filters.get("item_type")),
-        op=_one_of(payloads.OPERATIONS, "op", filters.get("op")),
-        tenant_id=_name("tenant_id", filters.get("tenant_id")),
-        collection=_name("collection", filters.get("collection")),
-        branch=_name("branch", filters.get("branch")),
-        held=Held(held) if held else None,
-        parent_id=_name("job_id", filters.get("parent_id")),
-        error_code=filters.get("error"),
-        error_reason=filters.get("reason"),
-        text=filters.get("q"),
-        top_level=filters.get("top_level"),
-        **_position(filters),
-        limit=limit,
-    )
-
-
-def _position(filters: JobFilter) -> dict[str, Any]:
-    """Order of the jobs, and the place after which a page begins: an id, in order of priority `5.ID`."""
-    after, by_priority = filters.get("after"), filters.get("by_priority", False)
-    found: dict[str, Any] = {"newest_first": filters.get("newest_first", True), "by_priority": by_priority}
-    if after is not None and by_priority:
-        priority, _, after = after.partition(".")
-        if not priority.isdecimal() or len(priority) > 2 or not after:
-            raise InvalidRequest("cursor: not one of a list in order of priority", remedy="Use next.")
-        found["after_priority"] = int(priority)
-    return found | {"after": _name("job_id", after)}
-
-
-def cursor_after(job: Job, *, by_priority: bool) -> str:
-    """The place of a job in a list, for ``after``."""
-    return f"{job.priority}.{job.queue_id}" if by_priority else job.queue_id
-
-
-def statuses_of(words: str | Collection[str] | None) -> frozenset[Status]:
-    """The statuses for these words, as used by any interface."""
-    if words is None:
-        return frozenset()
-    return frozenset(_status(word) for word in ([words] if isinstance(words, str) else words))
-
-
-def _status(word: str) -> Status:
-    canonical = vocabulary.understand(word)
-    if canonical not in set(Status):
-        raise UnknownStatus(f"{word!r} is a status of tasks, not of jobs")
-    return Status(canonical)
-
-
-def _one_of(known: tuple[str, ...], field: str, word: str | None) -> str | None:
-    # A filter that can match nothing is a typing mistake, not an empty result.
-    if word is not None and word not in known:
-        raise _UNKNOWN[field](f"{field}: expected one of {', '.join(known)}, got {str(word)[:80]!a}")
-    return word
-
-
-def _name(field: payloads.NameKind, value: str | None) -> str | None:
-    return None if value is None else payloads.validate_name(field, value)
-
-
-_REMOVING = frozenset({("rename", "update"), ("library", "update")})
-"""Jobs that remove what was there before them, beside those with operation ``delete``."""
-_ID = lazy_pattern(r"[A-Za-z0-9._:-]{1,128}")
 
 
 class Jobs:
@@ -186,7 +124,7 @@ class Jobs:
 
         Raises a subclass of ``InvalidRequest``, or ``QueueFull``; then nothing was written.
         """
-        given = submission if exact else with_real_paths(submission)
+        given = submission if exact else _with_real_paths(submission)
         return self._submit(given, connection, counted=True)
 
     def _submit(self, submission: Submission, connection: Any, *, counted: bool) -> Receipt:
@@ -214,7 +152,7 @@ class Jobs:
         if not submissions:
             return []
         joins = connection is not None
-        given = submissions if exact else list(map(with_real_paths, submissions))
+        given = submissions if exact else list(map(_with_real_paths, submissions))
         new = self._new(given, joins=joins)
         limits = self._limits() if limited else QueueLimits()
         return [self._receipt(answer, None) for answer in self.add_all(new, limits, connection)]
@@ -236,7 +174,7 @@ class Jobs:
 
     def _without_old_result(self, job: Job) -> Job:
         """The job without an expired result. Upkeep removes the result from the store a little later."""
-        if job.result_ttl_s is None or job.result_json is None or not results.expired(job, self.queue.now()):
+        if job.result_ttl_s is None or job.result_json is None or not expired(job, self.queue.now()):
             return job
         return msgspec.structs.replace(job, result_json=None)
 
@@ -328,7 +266,7 @@ class Jobs:
 
         Raises ``JobNotFound`` or ``AmbiguousId``.
         """
-        if not isinstance(id_or_prefix, str) or not _ID.fullmatch(id_or_prefix):
+        if not isinstance(id_or_prefix, str) or not re.fullmatch(_ID, id_or_prefix):
             raise JobNotFound(f"no job has the id {str(id_or_prefix)[:80]!a}")
         exact = self.queue.get(id_or_prefix)
         if exact is not None:
@@ -511,9 +449,6 @@ class Jobs:
         )
 
     def _warnings(self) -> list[str]:
-        # Late: a program that adds jobs does not ask for warnings.
-        from penstock.store_outage import read_outage
-
         outage = read_outage(self.settings.state_dir, self.settings.store, clock.now())
         waiting = [outage.text] if outage is not None else []
         try:
@@ -528,7 +463,7 @@ class Jobs:
 
         app.purge(status="done", older_than=timedelta(days=7))
         """
-        wanted = statuses_of(status)
+        wanted = _statuses_of(status)
         if not wanted or not wanted <= ENDED:
             raise InvalidRequest(
                 "purge removes only jobs that have ended", remedy="Use done, failed or cancelled."
@@ -559,3 +494,92 @@ def _scope(tenant_id: str | None, collection: str | None) -> Scope:
     if names.collection != payloads.EVERY:
         payloads.validate_name("collection", names.collection)
     return names
+
+
+def _with_real_paths(submission: Submission) -> Submission:
+    """The submission with the paths of its payload as ``index`` stores them; others stay for the check."""
+    fields: tuple[str, ...] = ()
+    payload: object = None
+    if isinstance(submission, dict):  # anything else is refused later
+        fields = _PATH_FIELDS.get(submission.get("item_type", ""), ())
+        payload = submission.get("payload")
+    if not fields or not isinstance(payload, dict | Mapping):
+        return submission
+    real = {field: path for field in fields if (path := _real(payload.get(field))) is not None}
+    return {**submission, "payload": {**payload, **real}} if real else submission
+
+
+def _real(path: object) -> str | None:
+    if not isinstance(path, str) or not path.startswith("/"):
+        return None
+    try:
+        return real_path(path)
+    except (OSError, ValueError):  # no path of any disk
+        return None
+
+
+def job_query(filters: JobFilter) -> JobQuery:
+    """Check filters, and bring them into the form of the queue."""
+    refuse_unknown("jobs", filters, JobFilter)
+    limit = filters.get("limit", 50)
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_PAGE:
+        raise InvalidRequest(f"limit: expected a whole number from 1 to {MAX_PAGE}, got {str(limit)[:80]!r}")
+    held = _one_of(tuple(Held), "held", filters.get("held"))
+    return JobQuery(
+        statuses=_statuses_of(filters.get("status")),
+        item_type=_one_of(payloads.ITEM_TYPES, "item_type", filters.get("item_type")),
+        op=_one_of(payloads.OPERATIONS, "op", filters.get("op")),
+        tenant_id=_name("tenant_id", filters.get("tenant_id")),
+        collection=_name("collection", filters.get("collection")),
+        branch=_name("branch", filters.get("branch")),
+        held=Held(held) if held else None,
+        parent_id=_name("job_id", filters.get("parent_id")),
+        error_code=filters.get("error"),
+        error_reason=filters.get("reason"),
+        text=filters.get("q"),
+        top_level=filters.get("top_level"),
+        **_position(filters),
+        limit=limit,
+    )
+
+
+def _position(filters: JobFilter) -> dict[str, Any]:
+    """Order of the jobs, and the place after which a page begins: an id, in order of priority `5.ID`."""
+    after, by_priority = filters.get("after"), filters.get("by_priority", False)
+    found: dict[str, Any] = {"newest_first": filters.get("newest_first", True), "by_priority": by_priority}
+    if after is not None and by_priority:
+        priority, _, after = after.partition(".")
+        if not priority.isdecimal() or len(priority) > 2 or not after:
+            raise InvalidRequest("cursor: not one of a list in order of priority", remedy="Use next.")
+        found["after_priority"] = int(priority)
+    return found | {"after": _name("job_id", after)}
+
+
+def cursor_after(job: Job, *, by_priority: bool) -> str:
+    """The place of a job in a list, for ``after``."""
+    return f"{job.priority}.{job.queue_id}" if by_priority else job.queue_id
+
+
+def _statuses_of(words: str | Collection[str] | None) -> frozenset[Status]:
+    """The statuses for these words, as used by any interface."""
+    if words is None:
+        return frozenset()
+    return frozenset(_status(word) for word in ([words] if isinstance(words, str) else words))
+
+
+def _status(word: str) -> Status:
+    canonical = vocabulary.understand(word)
+    if canonical not in set(Status):
+        raise UnknownStatus(f"{word!r} is a status of tasks, not of jobs")
+    return Status(canonical)
+
+
+def _one_of(known: tuple[str, ...], field: str, word: str | None) -> str | None:
+    # A filter that can match nothing is a typing mistake, not an empty result.
+    if word is not None and word not in known:
+        raise _UNKNOWN[field](f"{field}: expected one of {', '.join(known)}, got {str(word)[:80]!a}")
+    return word
+
+
+def _name(field: payloads.NameKind, value: str | None) -> str | None:
+    return None if value is None else payloads.validate_name(field, value)

@@ -1,4 +1,4 @@
-"""API keys of the server: made, listed, revoked and recognized. Only their hashes are stored."""
+"""Keys of the server, sessions of browsers, and the audit of what administrators do. Secrets are hashed."""
 
 from __future__ import annotations
 
@@ -26,27 +26,29 @@ from penstock.errors import (
     InvalidRequest,
     KeyExists,
     KeyRequired,
+    PathNotFound,
     StateDamaged,
     StoreDenied,
     UnknownKey,
 )
+from penstock.pipeline.web import urls
 from penstock.queue.payloads import validate_name
-from penstock.service.access import SCOPES, KeyScope, Principal, root_of_key
+from penstock.service import paths
+from penstock.service.access import SCOPES, KeyScope, Principal
+from penstock.service.paths import real_path
 from penstock.service.shares import RateLimit
 from penstock.state_directory import make_private, write_refusal
 
-PREFIX = "penstock_"
+_PREFIX = "penstock_"
 KEYS_FILE = "keys.json"
 MARK = "keys.made"
 """File beside it that stays when the last key, or the file of keys, is gone: requests still need one."""
 _MARKED = b"A key was made here: a server of this directory answers only requests with a key.\n"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
-
 _ABSENT = (0, 0, 0)
 
 
-class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
+class _StoredKey(msgspec.Struct, frozen=True, kw_only=True):
     """A stored key: ``hash`` is the SHA-256 of the text, which has 256 random bits.
 
     ``seal``: in a directory with a secret, proves that the key was made by who can read that; see ``seal``.
@@ -78,7 +80,10 @@ class NewKey(KeyView, frozen=True, kw_only=True):
 
 
 class Keys:
-    """The keys of one state directory. Changes by other processes are seen at the next request."""
+    """The keys of one state directory, of which only hashes are stored.
+
+    Changes by other processes are seen at the next request.
+    """
 
     def __init__(self, state_dir: Path) -> None:
         self._path = state_dir / KEYS_FILE
@@ -88,12 +93,12 @@ class Keys:
         self._made = False
         self._lock = threading.Lock()
         self._read_at: tuple[int, int, int] | None = None
-        self._by_hash: dict[str, StoredKey] = {}
+        self._by_hash: dict[str, _StoredKey] = {}
 
     def create(
         self, name: str, scope: KeyScope, tenants: Sequence[str] = (), roots: Sequence[str] = ()
     ) -> NewKey:
-        """Make a key and store its hash. ``roots``: see ``path_policy.root_of_key``."""
+        """Make a key and store its hash. ``roots``: see ``_root_of_key``."""
         if not _NAME.fullmatch(name):
             raise InvalidName(
                 f"{name[:80]!a} cannot be the name of a key",
@@ -102,15 +107,15 @@ class Keys:
         if scope not in SCOPES:
             raise InvalidRequest(f"scope: expected one of {', '.join(SCOPES)}, got {str(scope)[:80]!r}")
         own = tuple(dict.fromkeys(validate_name("tenant_id", tenant) for tenant in tenants))
-        places = tuple(dict.fromkeys(map(root_of_key, roots)))
-        text = PREFIX + clock.new_secret()
-        made = StoredKey(
+        places = tuple(dict.fromkeys(map(_root_of_key, roots)))
+        text = _PREFIX + clock.new_secret()
+        made = _StoredKey(
             name=name,
             scope=scope,
             tenants=own,
             roots=places,
             created_at=clock.now(),
-            hash=hash_secret(text),
+            hash=_hash_secret(text),
         )
         with self._changing() as keys:
             if any(key.name == name for key in keys):
@@ -150,7 +155,7 @@ class Keys:
 
     def find(self, text: str) -> Principal | None:
         """The owner of a key; None for an unknown one."""
-        return self.owner(hash_secret(text))
+        return self.owner(_hash_secret(text))
 
     def owner(self, key_hash: str) -> Principal | None:
         """The owner of the key with this hash; None for an unknown or revoked one."""
@@ -161,7 +166,7 @@ class Keys:
             name=found.name, scope=found.scope, tenants=found.tenants, roots=found.roots, auth="key"
         )
 
-    def _current(self) -> dict[str, StoredKey]:
+    def _current(self) -> dict[str, _StoredKey]:
         """The keys by hash, read again when the file has changed."""
         try:
             info = os.stat(self._name)  # noqa: PTH116 - for every request, and a third of the price
@@ -198,7 +203,7 @@ class Keys:
         if not os.path.lexists(self._mark):
             write_private(self._mark, _MARKED)
 
-    def _read(self) -> list[StoredKey]:
+    def _read(self) -> list[_StoredKey]:
         """The keys. Raises ``StateDamaged`` for a key that came from elsewhere."""
         keys = self._decoded()
         secret = state_directory.secret_of(self._path.parent) if keys else None
@@ -211,7 +216,7 @@ class Keys:
                 )
         return keys
 
-    def _decoded(self) -> list[StoredKey]:
+    def _decoded(self) -> list[_StoredKey]:
         try:
             text = self._path.read_bytes()
         except FileNotFoundError:
@@ -219,7 +224,7 @@ class Keys:
         except OSError as error:
             raise StoreDenied(f"{self._path} cannot be read ({error.strerror})") from None
         try:
-            return msgspec.json.decode(text, type=list[StoredKey])
+            return msgspec.json.decode(text, type=list[_StoredKey])
         except msgspec.DecodeError as error:
             raise StateDamaged(
                 f"{self._path} is not a list of keys: {error}",
@@ -227,7 +232,7 @@ class Keys:
             ) from None
 
     @contextlib.contextmanager
-    def _changing(self, *, sealed: bool = True) -> Iterator[list[StoredKey]]:
+    def _changing(self, *, sealed: bool = True) -> Iterator[list[_StoredKey]]:
         """Give the list for changes, and replace the file by the changed list.
 
         ``sealed``: refuse keys that came from elsewhere.
@@ -269,43 +274,54 @@ def write_private(path: Path, text: bytes) -> None:
         raise write_refusal(path, error) from None
 
 
-def hash_secret(text: str) -> str:
+def _hash_secret(text: str) -> str:
     """The stored form of a key or a session token: both have 256 random bits, so one round is enough."""
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _seal(key: StoredKey, secret: bytes) -> str:
+def _seal(key: _StoredKey, secret: bytes) -> str:
     """The proof that a key was made with the secret of its directory."""
     what = msgspec.json.encode([key.name, key.scope, key.tenants, key.roots, key.hash])
     return hmac.new(secret, what, "sha256").hexdigest()
 
 
-def _shown(key: StoredKey) -> dict[str, Any]:
+def _shown(key: _StoredKey) -> dict[str, Any]:
     return {name: getattr(key, name) for name in KeyView.__struct_fields__}
 
 
-# Sessions of browsers: a cookie instead of a key, because ``EventSource`` cannot send a header.
-#
-# The file has the hashes of the tokens and of their keys, so that a session survives a restart of the
-# server, and ends when its key is revoked. One server uses a state directory at a time, so the file has one
-# writer.
-#
-# Its first line is the list of the sessions when the file was written, and each further line one that began
-# or ended since. So a sign-in writes one line, however many sessions there are.
+def _root_of_key(given: str) -> str:
+    """A root of a key as it is stored: the real path of a folder, or the address of a site."""
+    if urls.is_web_url(given):
+        site = urls.canonical(given)
+        if site.rstrip("/") != urls.site_of(site):
+            raise InvalidRequest(
+                f"root: {given[:200]!r} is a part of a site, and links lead to all of it",
+                remedy=f"Name the site: {urls.site_of(site)[:200]}.",
+            )
+        return urls.site_of(site)
+    paths.refuse_unusable(given)
+    real = real_path(str(Path(given).expanduser()))
+    try:
+        real.encode()
+    except UnicodeEncodeError:
+        raise PathNotFound(f"root: the name of {given[:200]!a} must be UTF-8") from None
+    if not os.path.isdir(real):  # noqa: PTH112 - it never raises
+        raise PathNotFound(f"root: {given[:200]!a} is not a directory")
+    return real
 
 
-SESSIONS_FILE = "sessions.json"
+_SESSIONS_FILE = "sessions.json"
 LIFETIME = timedelta(days=7)
-MOST, MOST_PER_KEY = 1_000, 100
+_MOST, MOST_PER_KEY = 1_000, 100
 """Sessions at the same time. For one more, the oldest one of its key ends; of the key with the most sessions,
 if the key has fewer than its part."""
 SIGN_INS = 60
 """Sessions of one key that begin in a minute: each waits for the disk."""
-MOST_LINES = 2_000
+_MOST_LINES = 2_000
 """Lines after which the file is written anew."""
 
 
-class BrowserSession(msgspec.Struct, frozen=True, kw_only=True):
+class _BrowserSession(msgspec.Struct, frozen=True, kw_only=True):
     """A session as it is stored."""
 
     token_hash: str
@@ -314,10 +330,18 @@ class BrowserSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sessions:
-    """The sessions of one server."""
+    """The sessions of browsers: a cookie instead of a key, because ``EventSource`` cannot send a header.
+
+    The file has the hashes of the tokens and of their keys, so that a session survives a restart of the
+    server, and ends when its key is revoked. One server uses a state directory at a time, so the file has
+    one writer.
+
+    Its first line is the list of the sessions when the file was written, and each further line one that
+    began or ended since. So a sign-in writes one line, however many sessions there are.
+    """
 
     def __init__(self, state_dir: Path, keys: Keys) -> None:
-        self._path = state_dir / SESSIONS_FILE
+        self._path = state_dir / _SESSIONS_FILE
         self._keys = keys
         self._lock = threading.Lock()
         self._rate = RateLimit(
@@ -325,7 +349,7 @@ class Sessions:
         )
         self._by_token = {session.token_hash: session for session in self._read()}
         """The oldest first."""
-        self._lines = MOST_LINES
+        self._lines = _MOST_LINES
         """Lines of the file. The first change after a start writes it anew."""
 
     def begin(self, key: str) -> str:
@@ -335,8 +359,8 @@ class Sessions:
             raise KeyRequired("the key is not valid")
         self._rate.count(owner.name)
         token = clock.new_secret()
-        session = BrowserSession(
-            token_hash=hash_secret(token), key_hash=hash_secret(key), ends_at=clock.now() + LIFETIME
+        session = _BrowserSession(
+            token_hash=_hash_secret(token), key_hash=_hash_secret(key), ends_at=clock.now() + LIFETIME
         )
         with self._lock:
             self._change([*self._by_token.values(), session], session)
@@ -344,7 +368,7 @@ class Sessions:
 
     def end(self, token: str) -> None:
         """End a session; an unknown one has ended already."""
-        gone = hash_secret(token)
+        gone = _hash_secret(token)
         with self._lock:
             session = self._by_token.get(gone)
             if session is not None:
@@ -353,18 +377,18 @@ class Sessions:
 
     def find(self, token: str) -> Principal | None:
         """The owner of a session; None after its end, and after the end of its key."""
-        session = self._by_token.get(hash_secret(token))
+        session = self._by_token.get(_hash_secret(token))
         if session is None or session.ends_at <= clock.now():
             return None
         owner = self._keys.owner(session.key_hash)
         return None if owner is None else msgspec.structs.replace(owner, auth="session")
 
-    def _change(self, sessions: list[BrowserSession], changed: BrowserSession) -> None:
+    def _change(self, sessions: list[_BrowserSession], changed: _BrowserSession) -> None:
         """Write the changed session to the file, then keep these sessions; without those that have ended."""
         now = clock.now()
         live = [one for one in sessions if one.ends_at > now and self._keys.owner(one.key_hash)]
         kept = _within_limits(live)
-        if self._lines >= MOST_LINES:
+        if self._lines >= _MOST_LINES:
             write_private(self._path, msgspec.json.encode(kept) + b"\n")
             self._lines = 1
         else:
@@ -384,10 +408,10 @@ class Sessions:
                 os.close(descriptor)
         except OSError as error:
             # A part of a line may be there, which nothing may follow.
-            self._lines = MOST_LINES
+            self._lines = _MOST_LINES
             raise write_refusal(self._path, error) from None
 
-    def _read(self) -> list[BrowserSession]:
+    def _read(self) -> list[_BrowserSession]:
         try:
             first, *others = self._path.read_bytes().split(b"\n")
         except FileNotFoundError:
@@ -395,9 +419,9 @@ class Sessions:
         except OSError as error:
             raise StoreDenied(f"{self._path} cannot be read ({error.strerror})") from None
         try:
-            sessions = msgspec.json.decode(first, type=list[BrowserSession])
+            sessions = msgspec.json.decode(first, type=list[_BrowserSession])
             # What follows the last line break was cut by a crash, and its sign-in never answered.
-            sessions += [msgspec.json.decode(line, type=BrowserSession) for line in others[:-1]]
+            sessions += [msgspec.json.decode(line, type=_BrowserSession) for line in others[:-1]]
         except msgspec.DecodeError as error:
             raise StateDamaged(
                 f"{self._path} is not a list of sessions: {error}",
@@ -409,11 +433,11 @@ class Sessions:
         return _within_limits([one for one in found.values() if one.ends_at > now])
 
 
-def _within_limits(sessions: list[BrowserSession]) -> list[BrowserSession]:
+def _within_limits(sessions: list[_BrowserSession]) -> list[_BrowserSession]:
     """The sessions without the oldest ones of keys with too many. ``sessions``: the oldest first."""
     counts = Counter(session.key_hash for session in sessions)
     too_many = {key: number - MOST_PER_KEY for key, number in counts.items() if number > MOST_PER_KEY}
-    for _ in range(sum(min(number, MOST_PER_KEY) for number in counts.values()) - MOST):
+    for _ in range(sum(min(number, MOST_PER_KEY) for number in counts.values()) - _MOST):
         largest = max(counts, key=lambda key: counts[key] - too_many.get(key, 0))
         too_many[largest] = too_many.get(largest, 0) + 1
     kept = []
@@ -425,18 +449,15 @@ def _within_limits(sessions: list[BrowserSession]) -> list[BrowserSession]:
     return kept
 
 
-# Audit of a server: one line for each action of an administrator, in a file of the state directory.
-
-
-AUDIT_FILE = "audit.jsonl"
+_AUDIT_FILE = "audit.jsonl"
 log = logging.getLogger("penstock.audit")
 
 
 class ActionLog:
-    """The audit file. A line has the time, the key, the action and its object."""
+    """The audit file: a line for each action of an administrator, with time, key, action and object."""
 
     def __init__(self, state_dir: Path) -> None:
-        self._path = state_dir / AUDIT_FILE
+        self._path = state_dir / _AUDIT_FILE
 
     def record(self, by: str, action: str, **about: str | None) -> None:
         """Append one line. An action that was carried out is not undone when its line cannot be written."""

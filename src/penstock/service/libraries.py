@@ -14,7 +14,6 @@ import msgspec
 from penstock.catalog.protocol import Catalog, known_below
 from penstock.catalog.values import Place
 from penstock.errors import LibraryNotFound, PathNotFound, UnknownLibrary
-from penstock.lazy_pattern import lazy_pattern
 from penstock.pipeline.web import urls
 from penstock.queue.payloads import LIBRARIES, library_path, normal_library_name, parse_requirement
 from penstock.service.folders import crawl_fields, with_job_options
@@ -24,7 +23,7 @@ from penstock.service.paths import real_path
 from penstock.service.projects import Placement
 from penstock.service.requests import Receipt, Submission
 
-_FILE_NAME = lazy_pattern(
+_FILE_NAME = (
     r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*?)-(?P<version>v?\d[A-Za-z0-9.!+]*(?:[.-]?(?:rc|a|b|post|dev)\d+)*)"
     r"(?P<more>(?:-[A-Za-z0-9._]+)*)\.(?:whl|zip|tgz|tar(?:\.\w+)?)\Z"
 )
@@ -207,7 +206,7 @@ def _installed(name: str, version: str | None) -> str:
 
 def _version_in(source: str, name: str) -> str:
     """The version stated by a source: in the name of an archive, or in the metadata of a folder."""
-    named = _FILE_NAME.fullmatch(urls.shown(source).rstrip("/").rpartition("/")[2])
+    named = re.fullmatch(_FILE_NAME, urls.shown(source).rstrip("/").rpartition("/")[2])
     if named is not None:
         return named["version"]
     if not urls.is_web_url(source):
@@ -220,7 +219,7 @@ def _version_in(source: str, name: str) -> str:
 
 def version_in_name(file: str, library: str) -> str:
     """The version in the name of an archive. Raises ``LibraryNotFound``."""
-    named = _FILE_NAME.fullmatch(file)
+    named = re.fullmatch(_FILE_NAME, file)
     if named is None:
         raise _unversioned(library, file)
     return named["version"]

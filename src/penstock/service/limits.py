@@ -12,10 +12,10 @@ from penstock.queue.job import Held, JobQuery
 from penstock.queue.limits import KEY_LENGTH, MOST_AT_ONCE, Limit, parse_rate
 from penstock.queue.protocol import Queue
 
-MOST_COUNTED = 10_000
+_MOST_COUNTED = 10_000
 """``waiting`` of a record counts up to this number."""
-MOST_LIMITS = 10_000
-TENANT_PART = 100
+_MOST_LIMITS = 10_000
+_TENANT_PART = 100
 """Most characters of a tenant in the key of its own limit."""
 
 
@@ -47,10 +47,10 @@ class Limits:
 
         ``concurrent``: jobs that may run at once. ``rate``: starts in a period, evenly spread: ``60/min``.
         """
-        limit = new_limit(key, concurrent, rate)
+        limit = _new_limit(key, concurrent, rate)
         stored = self._queue.limits()
-        if len(stored) >= MOST_LIMITS and all(one.key != key for one in stored):
-            raise InvalidLimit(f"there are {MOST_LIMITS:,} limits already", remedy="Remove some of them.")
+        if len(stored) >= _MOST_LIMITS and all(one.key != key for one in stored):
+            raise InvalidLimit(f"there are {_MOST_LIMITS:,} limits already", remedy="Remove some of them.")
         self._queue.put_limit(limit)
         return self.show(key)
 
@@ -74,7 +74,7 @@ class Limits:
         return found
 
     def _record(self, limit: Limit) -> LimitRecord:
-        waiting = self._queue.count(JobQuery(limit_key=limit.key, held=Held.LIMIT), cap=MOST_COUNTED)
+        waiting = self._queue.count(JobQuery(limit_key=limit.key, held=Held.LIMIT), cap=_MOST_COUNTED)
         return LimitRecord(
             key=limit.key,
             concurrent=limit.concurrent,
@@ -108,12 +108,12 @@ def tenant_limit(tenant_id: str, key: str) -> str:
     own = "".join(
         one if one.isascii() and (one.isalnum() or one in "._-") else f"~{ord(one):x}~" for one in tenant_id
     )
-    if len(own) > TENANT_PART:
-        own = f"{own[: TENANT_PART - 18]}~~{hashlib.sha256(tenant_id.encode()).hexdigest()[:16]}"
+    if len(own) > _TENANT_PART:
+        own = f"{own[: _TENANT_PART - 18]}~~{hashlib.sha256(tenant_id.encode()).hexdigest()[:16]}"
     return checked_key(f"{own}:{checked_key(key)}")
 
 
-def new_limit(key: str, concurrent: int | None, rate: str | None) -> Limit:
+def _new_limit(key: str, concurrent: int | None, rate: str | None) -> Limit:
     """Check the fields of a limit."""
     if concurrent is None and rate is None:
         raise InvalidLimit("a limit needs concurrent, rate, or both")

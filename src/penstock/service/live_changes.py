@@ -1,4 +1,4 @@
-"""Changes of jobs and documents since the last look, for streams of events.
+"""Live state of a server: changes of jobs and documents for streams of events, and the throughput of workers.
 
 The stores keep no log of changes that costs nothing, so a look reads few rows: new jobs by id, running jobs,
 and the jobs seen before that have not ended. A burst of more changes than a look reads is reported as
@@ -20,7 +20,6 @@ import msgspec
 from penstock import clock
 from penstock.catalog.values import Document, GenerationState, Phase
 from penstock.errors import PenstockError
-from penstock.named_tuple import NamedTuple
 from penstock.queue.job import Job, JobQuery, Status
 from penstock.queue.protocol import Queue
 from penstock.service.documents import Documents
@@ -28,17 +27,27 @@ from penstock.service.job_views import JobRecord, JobRecords
 from penstock.service.jobs import Jobs
 from penstock.service.keys import write_private
 
-MOST_NEW, MOST_RUNNING = 200, 200
+_MOST_NEW, _MOST_RUNNING = 200, 200
 """Jobs read in one look; of documents a quarter."""
-MOST_LIVE = 2_000
+_MOST_LIVE = 2_000
 """Jobs that are followed until they end."""
-REREAD = 100
+_REREAD = 100
 """Followed jobs, neither new nor running, that one look reads again."""
-MOST_WATCHED = 500
+_MOST_WATCHED = 500
 """Jobs with a stream of their own that one look reads."""
+_FILE = "history.json"
+LANES = ("jobs", *map(str, Phase))
+_KEPT = timedelta(hours=24)
+_MINUTE_S = 60
+_RATE_WINDOW_S = 300
+_LEAST_WINDOW_S = 10
+"""Rates are not computed from less."""
+_LOOK_EVERY_S = 5.0
+_MOST_WORKERS = 1_000
+log = logging.getLogger("penstock.http")
 
 
-class Change(NamedTuple):
+class Change(msgspec.Struct, frozen=True):
     """An event: kind, data, and the tenant for access control."""
 
     kind: str
@@ -46,7 +55,7 @@ class Change(NamedTuple):
     data: object
 
 
-class Changes(NamedTuple):
+class Changes(msgspec.Struct, frozen=True):
     """The changes of one read. ``watched``: jobs with a separate stream, None for a removed job."""
 
     changes: list[Change]
@@ -108,7 +117,7 @@ class LiveChanges:
     def _read_watched(self, watched: Collection[str]) -> dict[str, JobRecord | None]:
         found: dict[str, JobRecord | None] = {}
         signatures: dict[str, tuple[Any, ...]] = {}
-        for job_id in sorted(watched)[:MOST_WATCHED]:
+        for job_id in sorted(watched)[:_MOST_WATCHED]:
             job = self._queue.get(job_id)
             signatures[job_id] = () if job is None else _signature(job)
             if self._watched.get(job_id) != signatures[job_id]:
@@ -130,7 +139,7 @@ class _LiveJobs:
         first = self._newest is None
         new = self._new()
         self.running = self._queue.find(
-            JobQuery(statuses=frozenset({Status.IN_PROGRESS}), top_level=True, limit=MOST_RUNNING)
+            JobQuery(statuses=frozenset({Status.IN_PROGRESS}), top_level=True, limit=_MOST_RUNNING)
         )
         found = {job.queue_id: job for job in (*new, *self.running)}
         for job_id in self._unread(found):
@@ -141,7 +150,7 @@ class _LiveJobs:
                 found[job_id] = job
         changed = [job for job in found.values() if self._seen.get(job.queue_id) != _signature(job)]
         self._follow(found.values())
-        return ([] if first else changed), len(new) < MOST_NEW or first
+        return ([] if first else changed), len(new) < _MOST_NEW or first
 
     def _new(self) -> list[Job]:
         """Jobs added since the last read. The first read follows the newest pending ones."""
@@ -150,10 +159,10 @@ class _LiveJobs:
             self._newest = newest[0].queue_id if newest else ""
             pending = frozenset({Status.PENDING})
             return self._queue.find(
-                JobQuery(statuses=pending, top_level=True, newest_first=True, limit=MOST_NEW)
+                JobQuery(statuses=pending, top_level=True, newest_first=True, limit=_MOST_NEW)
             )
         # Newest first: after a burst the rest is left out, and the look is reported as incomplete.
-        query = JobQuery(top_level=True, newest_first=True, limit=MOST_NEW)
+        query = JobQuery(top_level=True, newest_first=True, limit=_MOST_NEW)
         new = [job for job in self._queue.find(query) if job.queue_id > self._newest]
         self._newest = max([self._newest, *(job.queue_id for job in new)])
         return new
@@ -164,9 +173,9 @@ class _LiveJobs:
             job_id
             for job_id, signature in self._seen.items()
             if job_id not in found and signature[0] is Status.IN_PROGRESS
-        ][:REREAD]
+        ][:_REREAD]
         due: list[str] = []
-        for _ in range(min(len(self._turn), REREAD)):
+        for _ in range(min(len(self._turn), _REREAD)):
             job_id = self._turn.popleft()
             if job_id in self._seen:
                 self._turn.append(job_id)
@@ -182,7 +191,7 @@ class _LiveJobs:
             if job.queue_id not in self._seen:
                 self._turn.append(job.queue_id)
             self._seen[job.queue_id] = _signature(job)
-        while len(self._seen) > MOST_LIVE:
+        while len(self._seen) > _MOST_LIVE:
             del self._seen[next(iter(self._seen))]
 
 
@@ -193,7 +202,7 @@ class _LiveDocuments:
         self.building: dict[int, Document] = {}
 
     def read(self) -> tuple[list[DocumentChange], bool]:
-        most = MOST_NEW // 4
+        most = _MOST_NEW // 4
         with self._catalog.snapshot() as snapshot:
             if self._newest is None:
                 newest = snapshot.newest(limit=most)
@@ -212,7 +221,7 @@ class _LiveDocuments:
         """Follow incomplete generations, the newest ones of many."""
         live = [one for one in documents if one.state is GenerationState.BUILDING or not one.settled]
         live = [one for one in live if one.state is not GenerationState.DROPPED]
-        self.building = {one.document_id: one for one in live[-MOST_NEW // 4 :]}
+        self.building = {one.document_id: one for one in live[-_MOST_NEW // 4 :]}
 
 
 def _signature(job: Job) -> tuple[Any, ...]:
@@ -248,27 +257,7 @@ def _document_change(document: Document) -> DocumentChange:
     )
 
 
-# Throughput of the workers: totals since the first server, rates of the last minutes, and a day of history.
-#
-# Workers count in their own memory and report the counts with their heartbeat. A server adds up what was
-# added since its last look, so a worker that ends, or a server that restarts, takes nothing away from the
-# totals.
-
-
-FILE = "history.json"
-LANES = ("jobs", *map(str, Phase))
-KEPT = timedelta(hours=24)
-MINUTE_S = 60
-RATE_WINDOW_S = 300
-LEAST_WINDOW_S = 10
-"""Rates are not computed from less."""
-LOOK_EVERY_S = 5.0
-MOST_WORKERS = 1_000
-
-log = logging.getLogger("penstock.http")
-
-
-class LaneMinute(msgspec.Struct, array_like=True):
+class _LaneMinute(msgspec.Struct, array_like=True):
     """One lane in one minute: tasks waiting at the end, their estimated minutes of work, done and failed."""
 
     waiting: int | None = None
@@ -277,13 +266,13 @@ class LaneMinute(msgspec.Struct, array_like=True):
     failed: int = 0
 
 
-class StoredHistory(msgspec.Struct):
+class _StoredHistory(msgspec.Struct):
     """The file: totals, counts of each worker at the last look, and minutes by their number since 1970."""
 
     looked_at: datetime
     totals: dict[str, int] = {}
     workers: dict[str, dict[str, int]] = {}
-    minutes: dict[int, dict[str, LaneMinute]] = {}
+    minutes: dict[int, dict[str, _LaneMinute]] = {}
 
 
 class LaneHistory(msgspec.Struct, frozen=True, kw_only=True):
@@ -305,12 +294,17 @@ class History(msgspec.Struct, frozen=True, kw_only=True, rename={"since": "from"
 
 
 class Throughput:
-    """Counts of all workers, as one server saw them. One thread looks; others read."""
+    """Counts of all workers, as one server saw them: totals, rates of the last minutes, a day of history.
+
+    Workers count in their own memory and report the counts with their heartbeat. A server adds up what was
+    added since its last look, so a worker that ends, or a server that restarts, takes nothing away from the
+    totals. One thread looks; others read.
+    """
 
     def __init__(self, queue: Queue, waiting: Callable[[], dict[str, int]], state_dir: Path) -> None:
         self._queue = queue
         self._waiting = waiting
-        self._path = state_dir / FILE
+        self._path = state_dir / _FILE
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -327,7 +321,7 @@ class Throughput:
     def close(self) -> None:
         self._stop.set()
         if self._thread is not None:
-            self._thread.join(LOOK_EVERY_S)
+            self._thread.join(_LOOK_EVERY_S)
             self._write()
 
     def totals(self) -> dict[str, int]:
@@ -341,7 +335,7 @@ class Throughput:
             if not self._recent:
                 return None
             (first_at, first), (last_at, last) = self._recent[0], self._recent[-1]
-        if last_at - first_at < LEAST_WINDOW_S:
+        if last_at - first_at < _LEAST_WINDOW_S:
             return None
         names = (f"{lane}_done", f"{lane}_failed")
         ended = sum(last.get(name, 0) - first.get(name, 0) for name in names)
@@ -349,17 +343,17 @@ class Throughput:
 
     def history(self, window: timedelta, step: timedelta, now: datetime | None = None) -> History:
         """The lanes over a window that ends now, by steps of whole minutes, at most the window."""
-        kept = min(window, KEPT)
-        minutes = max(int(min(step, kept).total_seconds()) // MINUTE_S, 1)
-        last = int((now or clock.now()).timestamp()) // MINUTE_S
-        steps = max(int(kept.total_seconds()) // (minutes * MINUTE_S), 1)
+        kept = min(window, _KEPT)
+        minutes = max(int(min(step, kept).total_seconds()) // _MINUTE_S, 1)
+        last = int((now or clock.now()).timestamp()) // _MINUTE_S
+        steps = max(int(kept.total_seconds()) // (minutes * _MINUTE_S), 1)
         first = last + 1 - steps * minutes
         with self._lock:
             found = {minute: dict(lanes) for minute, lanes in self._stored.minutes.items() if minute >= first}
         starts = range(first, last + 1, minutes)
         return History(
-            step_s=minutes * MINUTE_S,
-            since=datetime.fromtimestamp(first * MINUTE_S, tz=clock.now().tzinfo),
+            step_s=minutes * _MINUTE_S,
+            since=datetime.fromtimestamp(first * _MINUTE_S, tz=clock.now().tzinfo),
             lanes=[
                 _lane_history(
                     lane, [[found.get(start + place) for place in range(minutes)] for start in starts]
@@ -383,20 +377,20 @@ class Throughput:
                 known = stored.workers.get(worker_id, counted if report.started_at < stored.looked_at else {})
                 for name, number in counted.items():
                     added[name] = added.get(name, 0) + max(number - known.get(name, 0), 0)
-            stored.workers = dict(list(counts.items())[-MOST_WORKERS:])
+            stored.workers = dict(list(counts.items())[-_MOST_WORKERS:])
             stored.looked_at = now
             stored.totals = {
                 name: stored.totals.get(name, 0) + added.get(name, 0) for name in {*stored.totals, *added}
             }
             self._recent.append((clock.elapsed_s(), stored.totals))
-            while self._recent[-1][0] - self._recent[0][0] > RATE_WINDOW_S:
+            while self._recent[-1][0] - self._recent[0][0] > _RATE_WINDOW_S:
                 self._recent.popleft()
-        self._note(int(now.timestamp()) // MINUTE_S, added, waiting)
+        self._note(int(now.timestamp()) // _MINUTE_S, added, waiting)
 
     def _note(self, minute: int, added: dict[str, int], waiting: dict[str, int]) -> None:
         rates = {lane: self.rate(lane) for lane in LANES}
         with self._lock:
-            lanes = self._stored.minutes.setdefault(minute, {lane: LaneMinute() for lane in LANES})
+            lanes = self._stored.minutes.setdefault(minute, {lane: _LaneMinute() for lane in LANES})
             for lane, noted in lanes.items():
                 noted.waiting = waiting.get(lane)
                 noted.done += added.get(f"{lane}_done", 0)
@@ -405,7 +399,7 @@ class Throughput:
                 noted.minutes_waiting = 0.0 if noted.waiting == 0 else None
                 if noted.waiting and rate is not None and rate[0] > 0:
                     noted.minutes_waiting = round(noted.waiting / rate[0] / 60, 2)
-            oldest = minute - int(KEPT.total_seconds()) // MINUTE_S
+            oldest = minute - int(_KEPT.total_seconds()) // _MINUTE_S
             self._stored.minutes = {one: found for one, found in self._stored.minutes.items() if one > oldest}
             write = minute != self._written_minute
             self._written_minute = minute
@@ -421,7 +415,7 @@ class Throughput:
                 if not self._failed:
                     log.warning("the history of the queue has a gap: %s", error)
                 self._failed = True
-            self._stop.wait(LOOK_EVERY_S)
+            self._stop.wait(_LOOK_EVERY_S)
 
     def _write(self) -> None:
         with self._lock:
@@ -431,18 +425,18 @@ class Throughput:
         except PenstockError as error:
             log.warning("the history of the queue is not kept: %s", error)
 
-    def _read(self) -> StoredHistory:
+    def _read(self) -> _StoredHistory:
         """The stored history; empty if unreadable: nothing depends on the history."""
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=StoredHistory)
+            return msgspec.json.decode(self._path.read_bytes(), type=_StoredHistory)
         except FileNotFoundError:
             pass
         except (OSError, msgspec.DecodeError) as error:
             log.warning("%s cannot be read, the history begins again: %s", self._path, error)
-        return StoredHistory(looked_at=clock.now())
+        return _StoredHistory(looked_at=clock.now())
 
 
-def _lane_history(lane: str, steps: list[list[dict[str, LaneMinute] | None]]) -> LaneHistory:
+def _lane_history(lane: str, steps: list[list[dict[str, _LaneMinute] | None]]) -> LaneHistory:
     found = [[one[lane] for one in minutes if one is not None and lane in one] for minutes in steps]
     return LaneHistory(
         lane=lane,

@@ -17,8 +17,12 @@ from penstock.queue import payloads
 from penstock.queue.job import NewJob
 from penstock.queue.payloads import ContentPayload
 from penstock.service.jobs import Jobs
-from penstock.service.requests import Receipt, Submission
+from penstock.service.requests import Receipt, Submission, submission_at
 from penstock.strict_json import encode_payload
+
+_FIELDS = {"item_type", "op", "payload", "tenant_id", "collection", "branch"}
+MOST_TEMPLATES = 1_000
+"""Places whose templates are kept."""
 
 
 class NoteView(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +54,7 @@ class Notebook:
 
     def addition(self, text: str, place: Place, *, tags: Sequence[str] = ()) -> Submission:
         """Build the submission of ``add`` without submitting it."""
-        return _submission("ingest", place, {"content": text} | payloads.tag_fields(tags))
+        return submission_at(place, "content", "ingest", {"content": text} | payloads.tag_fields(tags))
 
     def replace(
         self, note_id: str, text: str, place: Place, *, tags: Sequence[str] = (), drop_tags: bool = False
@@ -66,7 +70,7 @@ class Notebook:
         return self._submit("delete", place, {"document_id" if by_id else "content": text_or_id})
 
     def _submit(self, op: str, place: Place, payload: dict[str, Any]) -> Receipt:
-        return self._jobs.submit(**_submission(op, place, payload))
+        return self._jobs.submit(**submission_at(place, "content", op, payload))
 
     def place_of(
         self, tenant_id: str | None = None, collection: str | None = None, branch: str | None = None
@@ -137,27 +141,11 @@ def _text(snapshot: CatalogSnapshot, source: Source) -> str | None:
     return pages[0].text if pages else None
 
 
-def _submission(op: str, place: Place, payload: dict[str, Any]) -> Submission:
-    return {
-        "item_type": "content",
-        "op": op,
-        "payload": payload,
-        "tenant_id": place.tenant_id,
-        "collection": place.collection,
-        "branch": place.branch,
-    }
-
-
-# Rows of plain notes from templates: half the cost of a submission, with the same checks and values.
-
-
-_FIELDS = {"item_type", "op", "payload", "tenant_id", "collection", "branch"}
-MOST_TEMPLATES = 1_000
-"""Places whose templates are kept."""
-
-
 class NoteRows:
-    """Builds rows of submissions as ``Jobs`` does, those of plain notes from the row of an earlier one."""
+    """Builds rows of submissions as ``Jobs`` does, those of plain notes from the row of an earlier one.
+
+    That is half the cost of a submission, with the same checks and values.
+    """
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
@@ -207,13 +195,13 @@ class NoteRows:
         )
 
 
-# Submissions of different senders in one transaction: a commit costs more than a row.
-
-
 def submit_each(
     jobs: Jobs, rows: NoteRows, submissions: Sequence[Submission]
 ) -> list[Receipt | PenstockError]:
-    """Add jobs in one transaction; an invalid job is refused alone. Receipts as of ``submit``."""
+    """Add jobs of different senders in one transaction; an invalid job is refused alone.
+
+    A commit costs more than a row. Receipts as of ``submit``.
+    """
     outcomes: list[PenstockError | NewJob] = []
     for submission in submissions:
         try:

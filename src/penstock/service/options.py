@@ -101,70 +101,48 @@ class SimilarOptions(PathPlace, total=False):
     per_source: int | None
 
 
-class IndexOptions(TypedDict, total=False):
-    """Options of ``Documents.index``; all have defaults."""
+class LibraryOptions(Where, total=False):
+    """Options of ``Libraries.add``; all have defaults."""
 
-    tenant_id: str | None
-    collection: str | None
-    branch: str | None
     priority: int | None
     include: Sequence[str]
     exclude: Sequence[str]
     include_code: bool | None
-    archives: bool | None
-    recursive: bool
     depth: int | None
+    hosts: Sequence[str]
+    max_pages: int | None
     chunk_size: int | None
     chunk_overlap: int | None
     graph: bool | None
     ocr: bool | None
-    gate: Literal["page", "document"] | None
     force: bool
-    checksum: bool
     retry_failed: bool
-    allow_empty: bool
-    project: bool | None
-    operation: Operation
     run_at: datetime | str | None
     delay: float | None
     timeout_s: int | None
+
+
+class IndexOptions(LibraryOptions, total=False):
+    """Options of ``Documents.index``: those of a library, and others; all have defaults."""
+
+    archives: bool | None
+    recursive: bool
+    gate: Literal["page", "document"] | None
+    checksum: bool
+    allow_empty: bool
+    project: bool | None
+    operation: Operation
     serial: bool | None
     after: Sequence[str] | None
     on_dependency_failure: str | None
     limit: str | None
     webhook: str | None
-    hosts: Sequence[str]
-    max_pages: int | None
 
 
 class ClientIndexOptions(IndexOptions, total=False):
     """Options of ``Client.index``: those of the library, and ``allow_external``."""
 
     allow_external: bool
-
-
-class LibraryOptions(TypedDict, total=False):
-    """Options of ``Libraries.add``; all have defaults."""
-
-    tenant_id: str | None
-    collection: str | None
-    branch: str | None
-    priority: int | None
-    include: Sequence[str]
-    exclude: Sequence[str]
-    include_code: bool | None
-    depth: int | None
-    hosts: Sequence[str]
-    max_pages: int | None
-    chunk_size: int | None
-    chunk_overlap: int | None
-    graph: bool | None
-    ocr: bool | None
-    force: bool
-    retry_failed: bool
-    run_at: datetime | str | None
-    delay: float | None
-    timeout_s: int | None
 
 
 class ClientLibraryOptions(LibraryOptions, total=False):

@@ -1,4 +1,4 @@
-"""Texts of pages as they were read: shown one at a time, or written to files."""
+"""Pages of documents: their texts, shown or exported, their pictures, and frames of chunks on these."""
 
 from __future__ import annotations
 
@@ -22,15 +22,14 @@ from penstock.catalog.protocol import Catalog, CatalogSnapshot
 from penstock.catalog.values import Document, NewPage, PageState, Phase, Source, TaskStatus
 from penstock.errors import JobError, OutputFailed, PageImageMissing, UnknownDocument
 from penstock.handlers.members import container_of, read_file
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Content, ExtractLimits, PageImage, PlacedWord
 from penstock.pipeline.extract.sandbox.sandbox import Sandbox
 from penstock.state_directory import make_private, private_opener
 from penstock.vocabulary import how_many
 
-PAGES_AT_ONCE = 100
-LONGEST_NAME = 200
+_PAGES_AT_ONCE = 100
+_LONGEST_NAME = 200
 """Bytes of a folder's name in an export; file systems allow 255."""
 
 
@@ -88,7 +87,7 @@ def _shown(source: Source, state: PageState, page: NewPage, page_count: int) -> 
         page=state.number,
         page_count=page_count,
         status=state.phases[Phase.OCR].status,
-        text=text_of(page),
+        text=_text_of(page),
         exact=page.text is not None,
         engine=state.engine or None,
         confidence=state.confidence,
@@ -98,7 +97,7 @@ def _shown(source: Source, state: PageState, page: NewPage, page_count: int) -> 
     )
 
 
-def text_of(page: NewPage) -> str:
+def _text_of(page: NewPage) -> str:
     """The text of a page: as kept, or joined from the chunks."""
     return page.text if page.text is not None else joined(page.chunks or ())
 
@@ -163,12 +162,12 @@ def _texts(catalog: Catalog, source: Source) -> Iterator[tuple[int, str | None]]
     after = -1
     while True:
         with catalog.snapshot() as snapshot:
-            states = snapshot.pages(source.published_id or 0, after=after, limit=PAGES_AT_ONCE)
+            states = snapshot.pages(source.published_id or 0, after=after, limit=_PAGES_AT_ONCE)
             for state in states:
                 done = state.phases[Phase.OCR].status is TaskStatus.COMPLETED
                 found = snapshot.content(source.published_id or 0, state.number) if done else ()
-                yield state.number, text_of(found[0]) if found else None
-        if len(states) < PAGES_AT_ONCE:
+                yield state.number, _text_of(found[0]) if found else None
+        if len(states) < _PAGES_AT_ONCE:
             return
         after = states[-1].number
 
@@ -181,7 +180,7 @@ def _safe_parts(path: str, base: str) -> list[str]:
     """Names of folders for a source's path: none leads out of the directory, none is too long."""
     below = os.path.relpath(path, base) if path.startswith("/") else path
     parts = [part for part in below.split("/") if part not in ("", ".", "..")]
-    return [part.encode()[:LONGEST_NAME].decode(errors="ignore").replace("\0", "_") for part in parts]
+    return [part.encode()[:_LONGEST_NAME].decode(errors="ignore").replace("\0", "_") for part in parts]
 
 
 def _write(path: Path, text: str) -> None:
@@ -189,15 +188,9 @@ def _write(path: Path, text: str) -> None:
     path.write_text(text if text.endswith("\n") or not text else text + "\n", encoding="utf-8", newline="\n")
 
 
-# Frames of chunks on the picture of their page: a chunk's text is found among the placed words.
-#
-# Only letters and digits are compared. Marks of Markdown, hyphens at line ends and white space differ
-# between a chunk and the page.
-
-
-FEWEST = 4
+_FEWEST = 4
 """Letters of a line that is looked for alone; shorter ones are found everywhere."""
-MOST_COLUMNS = 50
+_MOST_COLUMNS = 50
 """Boxes of a chunk above which it gets one around all of them."""
 
 Box: TypeAlias = tuple[float, float, float, float]
@@ -223,7 +216,7 @@ class PageFrames(msgspec.Struct, frozen=True, kw_only=True):
     frames: list[ChunkFrame]
 
 
-class _Layer(NamedTuple):
+class _Layer(msgspec.Struct, frozen=True):
     """The letters of a page, and the word that each of them belongs to."""
 
     letters: str
@@ -232,7 +225,11 @@ class _Layer(NamedTuple):
 
 
 def frames_of(words: Sequence[PlacedWord], chunks: Sequence[tuple[str, str]]) -> list[ChunkFrame]:
-    """Frames of chunks, given by id and text in the order of the page; without those that are not found."""
+    """Frames of chunks, given by id and text in the order of the page; without those that are not found.
+
+    Only letters and digits are compared. Marks of Markdown, hyphens at line ends and white space differ
+    between a chunk and the page.
+    """
     layer, found, begun = _layer(words), [], 0
     for chunk_id, text in chunks:
         spans = list(_spans(layer.letters, text, begun))
@@ -262,7 +259,7 @@ def _spans(letters: str, text: str, begun: int) -> Iterator[tuple[int, int]]:
         yield at, at + len(whole)
         return
     for line in map(_letters, text.splitlines()):
-        at = letters.find(line, begun) if len(line) >= FEWEST else -1
+        at = letters.find(line, begun) if len(line) >= _FEWEST else -1
         if at >= 0:
             begun = at + len(line)
             yield at, begun
@@ -279,7 +276,7 @@ def _boxes(layer: _Layer, spans: Sequence[tuple[int, int]]) -> list[Box]:
             own = _around(boxes.pop(), own)
         boxes.append(own)
         before = word
-    columns = _apart(boxes) if len(boxes) <= MOST_COLUMNS else [reduce(_around, boxes)]
+    columns = _apart(boxes) if len(boxes) <= _MOST_COLUMNS else [reduce(_around, boxes)]
     return [(round(a, 4), round(b, 4), round(c, 4), round(d, 4)) for a, b, c, d in columns]
 
 
@@ -303,10 +300,7 @@ def _overlap(one: Box, other: Box) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
-# Pictures of pages, drawn in the sandbox from the file of a document and kept in a bounded cache.
-
-
-DRAWN = frozenset(["pdf", "image"])
+_DRAWN = frozenset(["pdf", "image"])
 """Extractors of files whose pages can be drawn."""
 WIDTHS = (400, 900, 2_000)
 """Widths of pictures: of a preview, of a page beside its text, and to read small print. A request for another
@@ -316,9 +310,9 @@ DRAWN_AT_ONCE = 3
 """Pages drawn at the same time, each in a process that may use the memory of a parser."""
 DRAWN_PER_KEY = 1
 """Pages that one key may have drawn at the same time: there is always a place for another one, and a core."""
-NICENESS = 5
+_NICENESS = 5
 """The processes give way to the server, whose answers take a millisecond."""
-CACHE_BYTES = 256 * 1024 * 1024
+_CACHE_BYTES = 256 * 1024 * 1024
 _USUAL_INCHES = 8.0
 _LEAST_DPI, _MOST_DPI = 36, 300
 _UNSAFE = re.compile(r"[^A-Za-z0-9-]")
@@ -326,21 +320,21 @@ _HASH_CHARS = 16
 
 
 class PageImages:
-    """Pictures of the pages of documents, a few drawn at a time. Threads may share one.
+    """Pictures of the pages of documents, a few drawn at a time in the sandbox. Threads may share one.
 
     A picture is ``SOURCE_ID/CONTENT/NUMBER-WIDTH.png`` below the directory, as ``PageFiles`` names its files:
     those of removed versions are removed in the same way.
     """
 
     def __init__(
-        self, catalog: Catalog, limits: ExtractLimits, directory: Path, *, most_bytes: int = CACHE_BYTES
+        self, catalog: Catalog, limits: ExtractLimits, directory: Path, *, most_bytes: int = _CACHE_BYTES
     ) -> None:
         self._catalog = catalog
         self._limits = limits
         self._directory = directory
         self._most_bytes = most_bytes
         self._kept_bytes: int | None = None
-        self._sandboxes = [Sandbox(limits, niceness=NICENESS) for _ in range(DRAWN_AT_ONCE)]
+        self._sandboxes = [Sandbox(limits, niceness=_NICENESS) for _ in range(DRAWN_AT_ONCE)]
         # The one used last comes first: the processes of the others are not started before they are needed.
         self._free = LifoQueue[Sandbox]()
         for sandbox in reversed(self._sandboxes):
@@ -435,7 +429,7 @@ class PageImages:
             raise PageImageMissing(f"the file cannot be read: {error.message}") from None
         if read is None or hashlib.sha256(read.data).hexdigest() != document.content_hash:
             raise PageImageMissing("the file has changed since it was indexed", remedy="Index it again.")
-        if file_types.detect(source.path, read.data).extractor not in DRAWN:
+        if file_types.detect(source.path, read.data).extractor not in _DRAWN:
             raise PageImageMissing(
                 f"pages of {source.file_type} files are not drawn", remedy="Read the text of the page."
             )

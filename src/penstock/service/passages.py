@@ -1,4 +1,4 @@
-"""Passages for a language model's prompt: the best chunks within a budget of tokens, numbered. Pure."""
+"""Passages for the prompt of a language model, and a search for chunks that are similar to given ones."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-
-CUT = "…"
-BETWEEN = "\n\n"
+_CUT = "…"
+_BETWEEN = "\n\n"
 _LAST_WORD = re.compile(r"\s\S{1,40}\Z")
-
+_MAX_LIMIT = 1_000
+_LEAST_DEPTH = 100
+_PAGES_AT_ONCE = 100
 Counter = Callable[[str], int]
 
 
@@ -123,7 +124,7 @@ def _beginning(hit: Hit, max_tokens: int, count: Counter) -> list[Passage]:
     def cut(kept: int) -> Passage:
         # At the end of a word, unless the script has no spaces.
         text = _LAST_WORD.sub("", whole.text[: kept + 1]) if kept < len(whole.text) else whole.text
-        shorter = msgspec.structs.replace(whole, text=text[:kept].rstrip() + CUT, cut=True)
+        shorter = msgspec.structs.replace(whole, text=text[:kept].rstrip() + _CUT, cut=True)
         return msgspec.structs.replace(shorter, tokens=count(_rendered([shorter])))
 
     least, most = 0, len(whole.text)
@@ -155,13 +156,13 @@ def _passage(number: int, group: _Group, count: Counter) -> Passage:
         source_id=first.source_id,
         chunk_ids=tuple(hit.chunk_id for hit in group.hits),
     )
-    around = count(_head(passage)) + count(BETWEEN if number > 1 else "")
+    around = count(_head(passage)) + count(_BETWEEN if number > 1 else "")
     return msgspec.structs.replace(passage, tokens=group.tokens + around)
 
 
 def _rendered(passages: Sequence[Passage]) -> str:
     """Text of passages for a prompt: each after its number and place."""
-    return BETWEEN.join(f"{_head(each)}{each.text}" for each in passages)
+    return _BETWEEN.join(f"{_head(each)}{each.text}" for each in passages)
 
 
 def _head(passage: Passage) -> str:
@@ -203,14 +204,6 @@ def context_of(
     )
 
 
-# Search for chunks similar to a chunk or to a whole document.
-
-
-MAX_LIMIT = 1_000
-LEAST_DEPTH = 100
-PAGES_AT_ONCE = 100
-
-
 class Similar:
     """Search by a chunk instead of words: the stored vector is the query, so no model is needed."""
 
@@ -237,15 +230,15 @@ class Similar:
         refuse_unknown("similar", options, SimilarOptions)
         limit = options.get("limit", 10)
         per_source = options.get("per_source", 3)
-        if not 1 <= limit <= MAX_LIMIT:
-            raise InvalidRequest(f"limit: expected 1 to {MAX_LIMIT:,}, got {limit}")
+        if not 1 <= limit <= _MAX_LIMIT:
+            raise InvalidRequest(f"limit: expected 1 to {_MAX_LIMIT:,}, got {limit}")
         if per_source is not None and per_source < 1:
             raise InvalidRequest(f"per_source: expected 1 or more, got {per_source}")
         source = self._documents.source(os.fspath(path_or_id), **path_place(options))
         with self._catalog.snapshot() as snapshot:
             own = _chunks(snapshot, source)
             asked = own if line is None else _at(own, line, source.path)
-            near = self._nearest(snapshot, source, own, asked, max(LEAST_DEPTH, 4 * limit))
+            near = self._nearest(snapshot, source, own, asked, max(_LEAST_DEPTH, 4 * limit))
             views = snapshot.hydrate(
                 [hit.content_id for hit in near], Filters(tenant_id=source.place.tenant_id)
             )
@@ -291,7 +284,7 @@ def _chunks(snapshot: CatalogSnapshot, source: Source) -> list[ChunkView]:
     numbers: list[int] = []
     after = -1
     while source.published_id is not None:
-        pages = snapshot.pages(source.published_id, after=after, limit=PAGES_AT_ONCE)
+        pages = snapshot.pages(source.published_id, after=after, limit=_PAGES_AT_ONCE)
         if not pages:
             break
         numbers += [chunk.content_id for page in pages for chunk in snapshot.chunks(page.page_id)]

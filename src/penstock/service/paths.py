@@ -4,18 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Protocol
 
 from penstock.errors import PathNotFound
 from penstock.pipeline.web import urls
-
-# Real paths: links followed, and each name in the case used by the folder.
-#
-# A folder that ignores case (macOS, FAT, network shares, ext4 with ``casefold``) takes ``Docs`` and ``docs``
-# for the same name. A document must not be indexed once for each spelling, so that a path is stored as the
-# disk writes it. Folders are asked one by one: a case-sensitive disk may be mounted below one that ignores
-# case.
 
 
 class Disk(Protocol):
@@ -48,9 +40,59 @@ _LOCAL = _LocalDisk()
 def real_path(path: str, disk: Disk = _LOCAL) -> str:
     """The absolute path with links followed and names in the case of the disk.
 
-    Parts that do not exist stay as they are given.
+    A folder that ignores case (macOS, FAT, network shares, ext4 with ``casefold``) takes ``Docs`` and
+    ``docs`` for the same name. A document must not be indexed once for each spelling, so that a path is
+    stored as the disk writes it. Folders are asked one by one: a case-sensitive disk may be mounted below one
+    that ignores case. Parts that do not exist stay as they are given.
     """
     return in_disk_case(os.path.realpath(path), disk)
+
+
+def real(path: str) -> str:
+    """The path with all links followed, in the case of the disk: as the catalog stores an indexed path."""
+    refuse_unusable(path)
+    if (known := off_disk(path)) is not None:
+        return known
+    return readable(real_path(path))
+
+
+def shown(path: str) -> str:
+    """The path as a walk reports it: the last part is not followed, invalid UTF-8 is escaped."""
+    refuse_unusable(path)
+    if (known := off_disk(path)) is not None:
+        return known
+    folder, name = os.path.split(os.path.abspath(path))  # noqa: PTH100 - a link is not followed
+    return readable(os.path.join(real_path(folder), name))  # noqa: PTH118 - as above
+
+
+def readable(path: str) -> str:
+    """The path with invalid UTF-8 escaped, as stores keep it."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def off_disk(path: str) -> str | None:
+    """The path of a web page or of a library in the form of the catalog; None: a path of the disk."""
+    if urls.is_web_url(path):
+        return urls.canonical(path)
+    # Imported here: the help of all commands loads this module.
+    from penstock.queue.payloads import LIBRARIES, library_path
+
+    if not path.startswith(LIBRARIES):
+        return None
+    name, slash, inside = path[len(LIBRARIES) :].partition("/")
+    return library_path(name) + (f"/{inside}".rstrip("/") if slash else "")
+
+
+def refuse_unusable(path: str) -> None:
+    """Refuse an empty path, which would mean the working directory, and paths with NUL bytes."""
+    if not path:
+        raise PathNotFound("the path is empty")
+    try:
+        usable = b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        usable = False
+    if not usable:
+        raise PathNotFound(f"{path[:200]!a} is not a valid path")
 
 
 def in_disk_case(path: str, disk: Disk) -> str:
@@ -83,67 +125,3 @@ def _folded(name: str) -> str:
 def _other_case(name: str) -> str:
     """The name with small and capital letters exchanged, except letters with a longer counterpart."""
     return "".join(one if len(one.swapcase()) != 1 else one.swapcase() for one in name)
-
-
-HEAD = 4_096
-"""Bytes read to tell the type of a file."""
-
-
-def off_disk(path: str) -> str | None:
-    """The path of a web page or of a library in the form of the catalog; None: a path of the disk."""
-    if urls.is_web_url(path):
-        return urls.canonical(path)
-    # Imported here: the help of all commands loads this module.
-    from penstock.queue.payloads import LIBRARIES, library_path
-
-    if not path.startswith(LIBRARIES):
-        return None
-    name, slash, inside = path[len(LIBRARIES) :].partition("/")
-    return library_path(name) + (f"/{inside}".rstrip("/") if slash else "")
-
-
-def real(path: str) -> str:
-    """The path with all links followed, in the case of the disk: as the catalog stores an indexed path."""
-    refuse_unusable(path)
-    if (known := off_disk(path)) is not None:
-        return known
-    return readable(real_path(path))
-
-
-def shown(path: str) -> str:
-    """The path as a walk reports it: the last part is not followed, invalid UTF-8 is escaped."""
-    refuse_unusable(path)
-    if (known := off_disk(path)) is not None:
-        return known
-    folder, name = os.path.split(os.path.abspath(path))  # noqa: PTH100 - a link is not followed
-    return readable(os.path.join(real_path(folder), name))  # noqa: PTH118 - as above
-
-
-def readable(path: str) -> str:
-    """The path with invalid UTF-8 escaped, as stores keep it."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
-
-
-def refuse_unusable(path: str) -> None:
-    """Refuse an empty path, which would mean the working directory, and paths with NUL bytes."""
-    if not path:
-        raise PathNotFound("the path is empty")
-    try:
-        usable = b"\0" not in os.fsencode(path)
-    except UnicodeEncodeError:
-        usable = False
-    if not usable:
-        raise PathNotFound(f"{path[:200]!a} is not a valid path")
-
-
-def refuse_other_content(path: str, source_type: str) -> None:
-    """Raise ``UnsupportedType`` when the start of the file does not match the declared type."""
-    # Late: the command line imports this module for every command.
-    from penstock.pipeline.extract import file_types
-
-    try:
-        with Path(path).open("rb") as file:
-            head = file.read(HEAD)
-    except OSError as error:
-        raise PathNotFound(f"{path}: {error.strerror}") from None
-    file_types.refuse_other_than(source_type, path, head)

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, TypedDict
 
+import msgspec
+
 from penstock.catalog.parts import ProjectRoot
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Place, TenantCount
 from penstock.config import DEFAULT_TENANT, Settings
 from penstock.errors import InvalidRequest, NotAllowed, UnknownProject
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.walk import repository
 from penstock.queue.payloads import NOTES
 from penstock.service import paths
@@ -24,15 +25,15 @@ from penstock.service.hits import Coverage, SearchedPart
 from penstock.service.jobs import Jobs
 from penstock.service.options import DocumentFilters, ProjectChoice
 from penstock.service.paths import real_path
-from penstock.service.requests import Receipt, Submission
+from penstock.service.requests import Receipt, submission_at
 
-NO_GIT_BRANCH = "main"
+_NO_GIT_BRANCH = "main"
 """The branch of a project that is no git repository."""
-FEWEST_DIGITS = 4
+_FEWEST_DIGITS = 4
 """Shortest start of a tenant's id that names its project."""
 
 
-class WorkTree(NamedTuple):
+class WorkTree(msgspec.Struct, frozen=True):
     """A work tree as it is on the disk now. ``remote`` may hold a password: it is never shown or stored."""
 
     root: str
@@ -47,7 +48,7 @@ class PlaceNames(TypedDict, total=False):
     branch: str
 
 
-class Placement(NamedTuple):
+class Placement(msgspec.Struct, frozen=True):
     """Tenant and branch for a request; None: the tenant of the settings, or any branch."""
 
     tenant_id: str | None = None
@@ -79,7 +80,7 @@ class Placement(NamedTuple):
         return {repository.WORK_TREE: self.project.root}
 
 
-class WantedPlace(NamedTuple):
+class WantedPlace(msgspec.Struct, frozen=True):
     """The place stated by a request. ``project``: wanted or not, or (to read) a project by its name or
     folder; None: by the rule."""
 
@@ -111,17 +112,6 @@ def placed(
     return Placement(project.tenant_id, branch, project, follows=branch == tree.branch)
 
 
-def bounded(placement: Placement, wanted: WantedPlace, principal: Principal, default: str) -> Placement:
-    """Keep a decision within the tenants of a key: other than those, the key's own one."""
-    if wanted.tenant_id is not None:
-        return placement._replace(tenant_id=principal.tenant(wanted.tenant_id, default))
-    if not principal.bound or (placement.project is not None and principal.owns(placement.project.tenant_id)):
-        return placement
-    # The branch of a project stays only where the request asked for the project.
-    branch = placement.branch if wanted.project or placement.project is None else wanted.branch
-    return Placement(principal.tenant(None, default), branch)
-
-
 def project_of(tree: WorkTree) -> ProjectRoot:
     """The project of a work tree that was never indexed."""
     remote = "" if tree.remote is None else repository.normalised_remote(tree.remote)
@@ -133,11 +123,11 @@ def project_of(tree: WorkTree) -> ProjectRoot:
     )
 
 
-def work_tree(root: str) -> WorkTree:
+def _work_tree(root: str) -> WorkTree:
     """The work tree with this top folder; a folder without git has one branch."""
     found = repository.find_repository(root)
     if found is None or found.root != root:
-        return WorkTree(root, None, NO_GIT_BRANCH)
+        return WorkTree(root, None, _NO_GIT_BRANCH)
     return WorkTree(root, repository.remote_of(found), repository.branch_of(found))
 
 
@@ -162,7 +152,7 @@ def placed_to_read(
         return placed(wanted, None, None)
     real = real_path(path)
     recorded = max(recorded_at(_above(real)), key=lambda one: len(one.root), default=None)
-    tree = None if recorded is None else work_tree(recorded.root)
+    tree = None if recorded is None else _work_tree(recorded.root)
     return placed(wanted, tree, recorded, reads=True, own_tenant=own_tenant)
 
 
@@ -176,7 +166,7 @@ def _above(path: str) -> list[str]:
     return [paths.readable(str(each)) for each in (path, *Path(path).parents)]
 
 
-class SearchScope(NamedTuple):
+class SearchScope(msgspec.Struct, frozen=True):
     """The parts of the index that a search covers: filters of each, and what to call them."""
 
     filters: tuple[DocumentFilters, ...]
@@ -233,9 +223,9 @@ class Places:
         if root is None and (wanted.project or container):
             root = real if os.path.isdir(real) else str(Path(real).parent)  # noqa: PTH112 - it never raises
         recorded = known if known is not None and known.root == root else None
-        tree = None if root is None else work_tree(root)
+        tree = None if root is None else _work_tree(root)
         if tree is not None and tree.remote is None and remote is not None:
-            tree = tree._replace(remote=remote)
+            tree = msgspec.structs.replace(tree, remote=remote)
         return self._bounded(placed(wanted, tree, recorded, own_tenant=self._own_tenant), wanted)
 
     def record(self, placement: Placement) -> Placement:
@@ -245,7 +235,7 @@ class Places:
         project = self._catalog.projects.record(placement.project)
         if not self._principal.owns(project.tenant_id):
             raise NotAllowed(f"another project was recorded at {project.root} meanwhile")
-        return placement._replace(tenant_id=project.tenant_id, project=project)
+        return msgspec.structs.replace(placement, tenant_id=project.tenant_id, project=project)
 
     def for_reading(self, path: str, wanted: WantedPlace) -> Placement:
         """Place a request about documents at a path, or about those of the folder one is in."""
@@ -256,7 +246,16 @@ class Places:
         return self._bounded(found, wanted)
 
     def _bounded(self, placement: Placement, wanted: WantedPlace) -> Placement:
-        return bounded(placement, wanted, self._principal, self._settings.tenant_id)
+        """Keep a decision within the tenants of a key: other than those, the key's own one."""
+        principal, default = self._principal, self._settings.tenant_id
+        if wanted.tenant_id is not None:
+            return msgspec.structs.replace(placement, tenant_id=principal.tenant(wanted.tenant_id, default))
+        project = placement.project
+        if not principal.bound or (project is not None and principal.owns(project.tenant_id)):
+            return placement
+        # The branch of a project stays only where the request asked for the project.
+        branch = placement.branch if wanted.project or project is None else wanted.branch
+        return Placement(principal.tenant(None, default), branch)
 
     # Parts of the index that a search covers.
 
@@ -316,7 +315,7 @@ class Places:
         indexed = {(one.tenant_id, one.branch) for one in counts}
         found: list[SearchScope] = []
         for tenant_id in dict.fromkeys(one.tenant_id for one in counts):
-            branch = work_tree(roots[tenant_id]).branch if tenant_id in roots else None
+            branch = _work_tree(roots[tenant_id]).branch if tenant_id in roots else None
             found.append(_single(tenant_id, branch if (tenant_id, branch) in indexed else None, names))
         if not found:
             first = next(iter(self._principal.tenants), self._settings.tenant_id)
@@ -351,7 +350,7 @@ def _single(tenant_id: str, branch: str | None, names: Mapping[str, str] | None 
     return SearchScope((filters,), Coverage(parts=(SearchedPart(tenant_id, name, branch),)))
 
 
-class ProjectView(NamedTuple):
+class ProjectView(msgspec.Struct, frozen=True):
     """A project with its folders and branches."""
 
     name: str
@@ -363,10 +362,10 @@ class ProjectView(NamedTuple):
     @property
     def checked_out(self) -> list[str]:
         """Branches that are checked out in a folder of the project."""
-        return sorted({work_tree(root).branch for root in self.roots if os.path.isdir(root)})  # noqa: PTH112 - it never raises
+        return sorted({_work_tree(root).branch for root in self.roots if os.path.isdir(root)})  # noqa: PTH112 - it never raises
 
 
-class Prune(NamedTuple):
+class Prune(msgspec.Struct, frozen=True):
     """Branches of a project missing from the repository, and the reason if the repository is not readable."""
 
     project: ProjectView
@@ -418,18 +417,12 @@ class Projects(Places):
 
     def prune(self, plans: Iterable[Prune]) -> list[Receipt]:
         """Queue a removal for each branch."""
-        submissions: list[Submission] = [
-            {
-                "item_type": "folder",
-                "op": "delete",
-                "payload": {"folder_path": "/"},
-                "tenant_id": plan.project.tenant_id,
-                "collection": one.collection,
-                "branch": one.branch,
-            }
+        places = [
+            Place(plan.project.tenant_id, one.collection, one.branch)
             for plan in plans
             for one in plan.branches
         ]
+        submissions = [submission_at(place, "folder", "delete", {"folder_path": "/"}) for place in places]
         return self._jobs.submit_many(submissions, limited=False, exact=True) if submissions else []
 
     def move(self, old: str, new: str) -> ProjectRoot:
@@ -469,7 +462,8 @@ def project_names(roots: Sequence[ProjectFolder]) -> dict[str, str]:
 
 def project_views(roots: Sequence[ProjectFolder], counts: Sequence[TenantCount]) -> list[ProjectView]:
     """Projects with their folders and branches, by name."""
-    return sorted(_view(tenant, name, roots, counts) for tenant, name in project_names(roots).items())
+    found = [_view(tenant, name, roots, counts) for tenant, name in project_names(roots).items()]
+    return sorted(found, key=lambda view: (view.name, view.tenant_id))
 
 
 def find_project(every: Sequence[ProjectView], named: str, path: str) -> ProjectView:
@@ -483,7 +477,7 @@ def find_project(every: Sequence[ProjectView], named: str, path: str) -> Project
             if path == root or path.startswith(root.rstrip("/") + "/")
         ]
         found = [max(around, key=lambda each: each[0])[1]] if around else []
-    if not found and len(named) >= FEWEST_DIGITS:
+    if not found and len(named) >= _FEWEST_DIGITS:
         found = [one for one in every if one.tenant_id.startswith(named)]
     if len(found) != 1:
         raise UnknownProject(f"no project {named[:200]!r}" if not found else f"{named!r} is not unique")

@@ -1,4 +1,4 @@
-"""Submissions: all checks of a request before the job is added."""
+"""Requests for jobs: submissions with all their checks, and the values that answer them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal, TypedDict, TypeVar
 import msgspec
 
 from penstock import clock
+from penstock.catalog.rules.publication import remedy_for
+from penstock.catalog.values import Place
 from penstock.config import Settings
 from penstock.errors import (
     InvalidName,
@@ -20,21 +22,30 @@ from penstock.errors import (
     InvalidUrl,
     WebhookUnsigned,
 )
+from penstock.pipeline.web import urls
 from penstock.queue import payloads
 from penstock.queue.job import LONGEST_TTL_S, Job, NewJob, Scope, Status, WorkerReport
 from penstock.queue.payloads import FunctionPayload, Payload
-from penstock.queue.transitions import BACKUP, HOOKS, MOST_DEPENDENCIES, RESERVED, EndHooks, HookCall
+from penstock.queue.transitions import (
+    BACKUP,
+    HOOKS,
+    MOST_DEPENDENCIES,
+    RESERVED,
+    TIMED_OUT,
+    EndHooks,
+    HookCall,
+)
 from penstock.service.limits import checked_key
 from penstock.service.options import unknown_option
-from penstock.service.paths import real_path
 from penstock.strict_json import encode_payload
 from penstock.vocabulary import WORDS_OF_JOBS
 
 T = TypeVar("T")
-
-FARTHEST = timedelta(days=3650)
-MAX_RETRIES = 1000
-MAX_TIMEOUT_S = 365 * 86_400
+_FARTHEST = timedelta(days=3650)
+_MAX_RETRIES = 1000
+_MAX_TIMEOUT_S = 365 * 86_400
+_FLAGS: Mapping[str, bool] = MappingProxyType({"force": False, "dedupe": True, "rebuild": False})
+"""Flags of a submission with their defaults."""
 
 
 class SubmissionFields(TypedDict):
@@ -72,37 +83,16 @@ class Submission(SubmissionFields, total=False):
     on_failure: HookCall | None
 
 
-PATH_FIELDS: Mapping[str, tuple[str, ...]] = {
-    "file": ("file_path",),
-    "folder": ("folder_path",),
-    "project": ("project_root",),
-    "library": ("source_path",),
-    "rename": ("old_path", "new_path"),
-    "delete_document": ("document_id",),
-}
-"""Fields of payloads that are paths, or may be one."""
-
-
-def with_real_paths(submission: Submission) -> Submission:
-    """The submission with the paths of its payload as ``index`` stores them; others stay for the check."""
-    fields: tuple[str, ...] = ()
-    payload: object = None
-    if isinstance(submission, dict):  # anything else is refused later
-        fields = PATH_FIELDS.get(submission.get("item_type", ""), ())
-        payload = submission.get("payload")
-    if not fields or not isinstance(payload, dict | Mapping):
-        return submission
-    real = {field: path for field in fields if (path := _real(payload.get(field))) is not None}
-    return {**submission, "payload": {**payload, **real}} if real else submission
-
-
-def _real(path: object) -> str | None:
-    if not isinstance(path, str) or not path.startswith("/"):
-        return None
-    try:
-        return real_path(path)
-    except (OSError, ValueError):  # no path of any disk
-        return None
+def submission_at(place: Place, item_type: str, op: str, payload: Mapping[str, Any]) -> Submission:
+    """A submission for documents of a place."""
+    return {
+        "item_type": item_type,
+        "op": op,
+        "payload": payload,
+        "tenant_id": place.tenant_id,
+        "collection": place.collection,
+        "branch": place.branch,
+    }
 
 
 def new_jobs(
@@ -168,8 +158,8 @@ class _Builder:
             "collection", _or(given.get("collection"), settings.collection)
         )
         self._branch = payloads.validate_name("branch", given.get("branch", "main"))
-        named = [name for name in FLAGS if name in given]
-        self._flags = {**FLAGS, **{name: _flag(given, name) for name in named}} if named else FLAGS
+        named = [name for name in _FLAGS if name in given]
+        self._flags = {**_FLAGS, **{name: _flag(given, name) for name in named}} if named else _FLAGS
 
     def build(self, queue_id: str, now: Callable[[], datetime]) -> NewJob:
         given = self._given
@@ -193,11 +183,11 @@ class _Builder:
             ),
             metadata=self._metadata(item_type, now),
             dedupe=self._dedupes(payload),
-            run_at=due_at(given.get("run_at"), given.get("delay"), now),
+            run_at=_due_at(given.get("run_at"), given.get("delay"), now),
             lock_key=self._lock(payload, item_type),
             limit_key=None if limit is None else checked_key(limit),
-            max_retries=_count(given, "max_retries", self._settings.max_retries, 0, MAX_RETRIES),
-            timeout_s=_count(given, "timeout_s", self._settings.job_timeout_s, 1, MAX_TIMEOUT_S),
+            max_retries=_count(given, "max_retries", self._settings.max_retries, 0, _MAX_RETRIES),
+            timeout_s=_count(given, "timeout_s", self._settings.job_timeout_s, 1, _MAX_TIMEOUT_S),
             submitted_by=self._door,
             result_ttl_s=_count(given, "result_ttl", None, 1, LONGEST_TTL_S),
             **_dependencies(given),
@@ -235,9 +225,9 @@ class _Builder:
         if given is not None and not isinstance(given, dict | Mapping):
             raise InvalidPayload(f"metadata: expected an object, got {type(given).__name__}")
         metadata = dict(given or {})
-        refuse_reserved(metadata)
+        _refuse_reserved(metadata)
         hooks = self._hooks()
-        if not metadata and hooks is None and item_type == "function" and self._flags is FLAGS:
+        if not metadata and hooks is None and item_type == "function" and self._flags is _FLAGS:
             return "{}"
         if hooks is not None:
             metadata[HOOKS] = msgspec.to_builtins(hooks)
@@ -270,9 +260,6 @@ class _Builder:
 
 
 def _check_webhook(url: object, settings: Settings) -> None:
-    # Loaded with the first webhook, for the start-up time of all else.
-    from penstock.pipeline.web import urls
-
     if not isinstance(url, str):
         raise InvalidUrl(f"webhook: expected a URL, got {type(url).__name__}")
     urls.receiver(url)
@@ -280,7 +267,7 @@ def _check_webhook(url: object, settings: Settings) -> None:
         raise WebhookUnsigned("no secret for webhooks is set")
 
 
-def refuse_reserved(metadata: Mapping[str, Any]) -> None:
+def _refuse_reserved(metadata: Mapping[str, Any]) -> None:
     """Refuse metadata keys reserved for Penstock."""
     for key in metadata:
         if isinstance(key, str) and key.startswith(RESERVED):
@@ -305,8 +292,6 @@ def _dependencies(given: Submission) -> dict[str, Any]:
     return {"after": ids, "run_after_failure": choice == "run"}
 
 
-FLAGS: Mapping[str, bool] = MappingProxyType({"force": False, "dedupe": True, "rebuild": False})
-"""Flags of a submission with their defaults."""
 _REQUIRED = Submission.__required_keys__
 _KNOWN = _REQUIRED | Submission.__optional_keys__
 
@@ -352,7 +337,7 @@ def _checked_key(key: str) -> str:
     return key
 
 
-def due_at(
+def _due_at(
     run_at: datetime | str | None, delay: timedelta | float | None, now: Callable[[], datetime]
 ) -> datetime | None:
     """The earliest start of the job, if any."""
@@ -363,13 +348,13 @@ def due_at(
         return now() + ahead
     if run_at is None:
         return None
-    moment = read_time(run_at)
-    if moment > now() + FARTHEST:
+    moment = _read_time(run_at)
+    if moment > now() + _FARTHEST:
         raise InvalidTime(f"run_at: {moment.isoformat()} is more than ten years ahead")
     return moment
 
 
-def read_time(value: datetime | str) -> datetime:
+def _read_time(value: datetime | str) -> datetime:
     """Convert a datetime or ISO 8601 text to UTC; refuse one without a zone."""
     moment = value
     if isinstance(value, str):
@@ -393,13 +378,10 @@ def _checked_delay(delay: timedelta | float) -> timedelta:
             raise InvalidTime(
                 f"delay: expected seconds or a timedelta, got {str(delay)[:80]!r}", remedy="Use seconds."
             )
-        delay = min(timedelta(seconds=min(delay, FARTHEST.total_seconds() + 1)), 2 * FARTHEST)
-    if not timedelta(0) <= delay <= FARTHEST:
-        raise InvalidTime(f"delay: expected 0 to {FARTHEST.days} days", remedy="Use seconds from now on.")
+        delay = min(timedelta(seconds=min(delay, _FARTHEST.total_seconds() + 1)), 2 * _FARTHEST)
+    if not timedelta(0) <= delay <= _FARTHEST:
+        raise InvalidTime(f"delay: expected 0 to {_FARTHEST.days} days", remedy="Use seconds from now on.")
     return delay
-
-
-# Results of service calls: frozen values which every door renders.
 
 
 JobWord = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(WORDS_OF_JOBS)})]
@@ -463,10 +445,6 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def remedy(self) -> str | None:
         """The remedy for a failed job: that of its error, or another try."""
-        # Late: only failed jobs need it.
-        from penstock.catalog.rules.publication import remedy_for
-        from penstock.queue.transitions import TIMED_OUT
-
         if self.job.status is not Status.FAILED:
             return None
         if self.job.error_code == TIMED_OUT:

@@ -22,7 +22,7 @@ from penstock.errors import ServerNotRunning, ServerRunning
 from penstock.state_directory import make_private, write_refusal
 
 FILE = "server.json"
-OF_CLIENTS = ("server", "api_key", "api_key_file")
+_OF_CLIENTS = ("server", "api_key", "api_key_file")
 """Settings of commands that use a server, which mean nothing to the server."""
 
 
@@ -42,7 +42,7 @@ class RunningServer(msgspec.Struct, frozen=True, kw_only=True):
 def settings_digest(settings: Settings) -> str:
     """A digest of all settings with an effect on a server's answers."""
     values = portable_values(settings)
-    given = sorted((name, repr(value)) for name, value in values.items() if name not in OF_CLIENTS)
+    given = sorted((name, repr(value)) for name, value in values.items() if name not in _OF_CLIENTS)
     return hashlib.sha256(repr(given).encode()).hexdigest()
 
 

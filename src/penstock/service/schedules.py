@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 SHOWN = 5
 MOST_SHOWN = 100
-MOST_SCHEDULES = 10_000
+_MOST_SCHEDULES = 10_000
 __all__ = ["MOST_KEPT", "MOST_SHOWN", "SHOWN", "ScheduleRecord", "Schedules"]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -175,9 +175,9 @@ class Schedules:
                     remedy="Give another name, or remove that schedule first.",
                 )
             new = self._replace(stored, new)
-        elif len(self._queue.schedules()) > MOST_SCHEDULES:
+        elif len(self._queue.schedules()) > _MOST_SCHEDULES:
             self._queue.drop_schedule(new.tenant_id, new.name)
-            raise InvalidSchedule(f"there are {MOST_SCHEDULES:,} schedules already", remedy="Remove some.")
+            raise InvalidSchedule(f"there are {_MOST_SCHEDULES:,} schedules already", remedy="Remove some.")
         return self.record(new)
 
     def _schedule(

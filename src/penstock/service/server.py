@@ -1,34 +1,53 @@
-"""Status of a server: running jobs, the length of the queue, sizes of the stores; statistics of the queue."""
+"""Status of a server: jobs, lanes, workers, sizes of the stores, readiness; and its metrics."""
 
 from __future__ import annotations
 
+import os
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Generic, Literal, TypeVar
+from pathlib import Path
+from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
 from penstock import clock
 from penstock.catalog.rules.phases import PHASES
 from penstock.catalog.values import Phase
-from penstock.errors import PenstockError
+from penstock.config import Settings
+from penstock.errors import PenstockError, StoreError
 from penstock.handlers.outside_stores import StoreProgress
-from penstock.named_tuple import NamedTuple
-from penstock.queue.job import WORKER_ENDED, Held, Job, JobQuery, Scope, Status, WorkerReport
+from penstock.handlers.source_files import uploads_directory
+from penstock.queue.job import WORKER_ENDED, Job, JobQuery, Scope, Status, WorkerReport
 from penstock.queue.payloads import TypeName
 from penstock.queue.protocol import Queue
 from penstock.service.access import Principal
-from penstock.service.doctor import WriteProbe
 from penstock.service.documents import Documents
-from penstock.service.job_views import running_jobs
+from penstock.service.job_views import own_stats, running_jobs
 from penstock.service.jobs import Jobs
 from penstock.service.live_changes import LANES, Throughput
 from penstock.service.why import living_workers
+from penstock.state_directory import write_refusal
 from penstock.store_outage import STORE, read_outage
 
-# Workers and the services they call, as their reports show them.
+T = TypeVar("T")
+_MOST_RUNNING = 100
+_MOST_PENDING = 100_000
+_COUNTED_EVERY_S, _SHARE = 1.0, 20
+"""Counts of the catalog, which read every source, are renewed each second, or after 20 times their cost."""
+_MOST_COUNTED = 1_000
+_PROBED_BYTES = 64 * 1024
+"""More than what is left in the last block of a file system that is full."""
+_PROBE_EVERY_S, _PROBE_AGAIN_S = 10.0, 1.0
+"""Time for which a probe of the disk counts; the second one after a failed probe."""
+_JOBS_LANE = "jobs"
+"""The lane of jobs, beside those of tasks."""
+_PREFIX = "penstock_"
+_MOST_TENANTS = 200
+_TOKENS = "Tokens sent to endpoints this month."
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,48 +72,6 @@ class BreakerRecord(msgspec.Struct, frozen=True, kw_only=True):
     state: Annotated[str, msgspec.Meta(extra_json_schema={"enum": ["open", "half-open", "closed"]})]
     reason: str | None = None
     until: datetime | None = None
-
-
-def worker_records(queue: Queue, heartbeat_s: float) -> list[WorkerRecord]:
-    """Workers without a reported end."""
-    now = queue.now()
-    return [
-        WorkerRecord(
-            worker_id=worker.worker_id,
-            host=worker.host,
-            pid=worker.pid,
-            processes=int(worker.info.get("processes", 1)),
-            lanes=list(worker.info.get("lanes", ())),
-            slots=int(worker.info.get("processes", 1)),
-            running=worker.info.get("running"),
-            started_at=worker.started_at,
-            heartbeat_at=worker.seen_at,
-            state="alive" if worker.alive(now, heartbeat_s) else "silent",
-        )
-        for worker in queue.workers()
-        if not worker.info.get(WORKER_ENDED)
-    ]
-
-
-def breaker_records(workers: Sequence[WorkerReport]) -> list[BreakerRecord]:
-    """Recently failed services, by the reports of living workers; the worst state of each."""
-    found: dict[str, BreakerRecord] = {}
-    for worker in workers:
-        for name, state in worker.info.get("services", {}).items():
-            word, _, reason = str(state).partition(": ")
-            if name not in found or word == "open":
-                found[name] = BreakerRecord(name=name, state=word, reason=reason or None)
-    return [found[name] for name in sorted(found)]
-
-
-T = TypeVar("T")
-MOST_RUNNING = 100
-MOST_PENDING = 100_000
-COUNTED_EVERY_S, SHARE = 1.0, 20
-"""Counts of the catalog, which read every source, are renewed each second, or after 20 times their cost."""
-MOST_COUNTED = 1_000
-JOBS_LANE = "jobs"
-"""The lane of jobs, beside those of tasks."""
 
 
 class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -217,7 +194,7 @@ class StatusReader:
                 folder_path=job.shown_payload.get("folder_path") or job.shown_payload.get("file_path"),
                 running_time_ms=milliseconds(job),
             )
-            for job in running_jobs(queue, tenants, MOST_RUNNING)
+            for job in running_jobs(queue, tenants, _MOST_RUNNING)
         ]
         first = running[0] if running else None
         counts = [self._counted(tenant) for tenant in tenants]
@@ -252,9 +229,7 @@ class StatusReader:
             "max_queue_per_tenant": settings.max_queue_per_tenant,
             "max_function_queue": settings.max_function_queue,
         }
-        if principal.bound:
-            return self._own_stats(principal.tenants, limits)
-        found = self._jobs.stats()
+        found, bound = own_stats(self._jobs, principal), principal.bound
         return QueueStats(
             by_status=self._in_words(found.by_status),
             by_item_type={name: self._in_words(counts) for name, counts in found.by_item_type.items()},
@@ -263,11 +238,11 @@ class StatusReader:
             oldest_pending_age_s=found.oldest_pending_age_s,
             paused=found.paused,
             limits=limits,
-            tasks=self._task_counts(),
-            lanes=self.lanes((None,)),
-            workers=worker_records(self._jobs.queue, settings.heartbeat_s),
-            breakers=breaker_records(self._living()),
-            warnings=found.warnings,
+            lanes=self.lanes(principal.tenants_for(None)),
+            tasks=None if bound else self._task_counts(),
+            workers=None if bound else _worker_records(self._jobs.queue, settings.heartbeat_s),
+            breakers=None if bound else _breaker_records(self._living()),
+            warnings=None if bound else found.warnings,
         )
 
     def readiness(self) -> Readiness:
@@ -281,33 +256,6 @@ class StatusReader:
         ready = queue == catalog == disk == "ok"
         return Readiness(ready=ready, queue=queue, catalog=catalog, disk=disk, workers=workers)
 
-    def _own_stats(self, tenants: Sequence[str], limits: dict[str, int | None]) -> QueueStats:
-        by_status = dict.fromkeys((status.value for status in Status), 0)
-        by_held = dict.fromkeys((reason.value for reason in Held), 0)
-        by_type: dict[str, dict[str, int]] = {}
-        for tenant in tenants:
-            counts = self._jobs.queue.count(JobQuery(tenant_id=tenant), by=("status", "held", "item_type"))
-            for (status, held, item_type), number in counts.items():
-                by_status[status] += number
-                of_type = by_type.setdefault(item_type, {})
-                of_type[status] = of_type.get(status, 0) + number
-                if held is not None:
-                    by_held[held] += number
-        return QueueStats(
-            by_status=self._in_words(by_status),
-            by_item_type={name: self._in_words(counts) for name, counts in sorted(by_type.items())},
-            by_held=by_held,
-            exact=True,
-            oldest_pending_age_s=None,
-            paused=[scope for scope in self._jobs.paused() if scope.tenant_id in ("*", *tenants)],
-            limits=limits,
-            lanes=self.lanes(tenants),
-            tasks=None,
-            workers=None,
-            breakers=None,
-            warnings=None,
-        )
-
     def _task_counts(self) -> dict[str, dict[str, int]]:
         return self._tasks.get("", self._documents.task_counts)
 
@@ -315,15 +263,14 @@ class StatusReader:
         """The lanes, as these tenants see them: all (None), or only the jobs of some."""
         if None not in tenants:
             own = self._own_jobs.get(("open", *tenants), lambda: self._count_own(tenants))
-            return [LaneRecord(lane=JOBS_LANE, **own)]
+            return [LaneRecord(lane=_JOBS_LANE, **own)]
         counts = self._jobs.queue.tally().counts
-        pending = sum(number for (status, *_), number in counts.items() if status is Status.PENDING)
-        running = sum(number for (status, *_), number in counts.items() if status is Status.IN_PROGRESS)
+        pending, running = _in_status(counts, Status.PENDING), _in_status(counts, Status.IN_PROGRESS)
         held = sum(number for (_, reason, _), number in counts.items() if reason is not None)
         tasks, workers = self._task_counts(), self._living()
         executing = [worker.info["running"] for worker in workers if "running" in worker.info]
         return [
-            self._lane(JOBS_LANE, pending - held, sum(executing) if executing else running, workers, held)
+            self._lane(_JOBS_LANE, pending - held, sum(executing) if executing else running, workers, held)
         ] + [
             self._lane(str(phase), found.get("pending", 0), found.get("processing", 0), workers)
             for phase in Phase
@@ -356,18 +303,17 @@ class StatusReader:
         )
         tasks = self._task_counts()
         found = {str(phase): tasks.get(PHASES[phase].statistics, {}).get("pending", 0) for phase in Phase}
-        return {JOBS_LANE: jobs, **found}
+        return {_JOBS_LANE: jobs, **found}
 
     def connection(self) -> QueueConnection:
         """Short state of the queue. Raises the error of an unreachable store."""
         counts = self._jobs.queue.tally().counts
-        pending = sum(number for (status, *_), number in counts.items() if status is Status.PENDING)
-        running = sum(number for (status, *_), number in counts.items() if status is Status.IN_PROGRESS)
+        pending = _in_status(counts, Status.PENDING)
         return QueueConnection(
             queue_name="unified_queue",
             connected=True,
             queue_length=pending,
-            processing=running,
+            processing=_in_status(counts, Status.IN_PROGRESS),
             queued=pending,
             worker_connected=bool(self._living()),
         )
@@ -379,8 +325,7 @@ class StatusReader:
         """Number of failed jobs of these tenants."""
         queue, failed = self._jobs.queue, frozenset({Status.FAILED})
         if tenants == (None,):
-            counts = queue.tally().counts
-            return sum(number for (status, *_), number in counts.items() if status is Status.FAILED)
+            return _in_status(queue.tally().counts, Status.FAILED)
         return self._own_jobs.get(
             ("failed", *tenants),
             lambda: {
@@ -406,7 +351,7 @@ class StatusReader:
 
     def _queue_length(self, tenants: Sequence[str | None]) -> int:
         if tenants == (None,):
-            return self._jobs.queue.backlog(functions=False, cap=MOST_PENDING)
+            return self._jobs.queue.backlog(functions=False, cap=_MOST_PENDING)
         pending = frozenset({Status.PENDING})
         queries = (JobQuery(tenant_id=tenant, statuses=pending, top_level=True) for tenant in tenants)
         counts = (self._jobs.queue.count(query, by=["item_type"]) for query in queries)
@@ -424,6 +369,176 @@ class StatusReader:
             )
 
         return self._counts.get(tenant or "*", read)
+
+
+class Metrics:
+    """Metrics of the queue, its lanes and its workers, in the text format of Prometheus."""
+
+    def __init__(
+        self, jobs: Jobs, documents: Documents, status: StatusReader, throughput: Throughput
+    ) -> None:
+        self._jobs = jobs
+        self._documents = documents
+        self._status = status
+        self._throughput = throughput
+
+    def text(self, *, by_tenant: bool) -> str:
+        """All metrics; ``by_tenant`` adds those that name tenants."""
+        metrics = [*self._queue_metrics(), *self._work_metrics()]
+        if by_tenant:
+            metrics.append(self._tenant_metric())
+        return "".join(_written(metric) for metric in metrics)
+
+    def own_text(self, principal: Principal) -> str:
+        """Metrics of the tenants of a key: their jobs and tokens. Rates and workers are of all tenants."""
+        tenants = principal.tenants
+        stats = self._status.stats(principal)
+        jobs: _Samples = [
+            ({"status": status, "item_type": item_type}, number)
+            for item_type, counts in stats.by_item_type.items()
+            for status, number in counts.items()
+        ]
+        metrics = [
+            _Metric("queue_jobs", "gauge", "Jobs by status and item type.", jobs),
+            _Metric(
+                "lane_waiting",
+                "gauge",
+                "Jobs or tasks that wait.",
+                [({"lane": one.lane}, one.waiting) for one in stats.lanes],
+            ),
+            _Metric("tokens_total", "counter", _TOKENS, [*self._tokens(tenants)]),
+            self._tenant_metric(tenants),
+        ]
+        return "".join(_written(metric) for metric in metrics)
+
+    def _queue_metrics(self) -> Iterator[_Metric]:
+        stats = self._jobs.stats()
+        samples: _Samples = [
+            ({"status": self._jobs.word(Status(status)), "item_type": item_type}, number)
+            for item_type, counts in stats.by_item_type.items()
+            for status, number in counts.items()
+        ]
+        yield _Metric("queue_jobs", "gauge", "Jobs by status and item type.", samples)
+        yield _Metric(
+            "queue_oldest_seconds",
+            "gauge",
+            "Age of the oldest pending job.",
+            [({}, stats.oldest_pending_age_s or 0.0)],
+        )
+        lanes = self._status.lanes((None,))
+        waiting: _Samples = [({"lane": one.lane}, one.waiting) for one in lanes]
+        yield _Metric("lane_waiting", "gauge", "Jobs or tasks that wait.", waiting)
+        left = [({"lane": one.lane}, one.time_left_s) for one in lanes]
+        known = [(labels, seconds) for labels, seconds in left if seconds is not None]
+        yield _Metric("time_left_seconds", "gauge", "Estimated time until a lane is empty.", [*known])
+        workers = living_workers(self._jobs.queue, self._jobs.settings.heartbeat_s)
+        yield _Metric("workers", "gauge", "Workers that reported lately.", [({}, len(workers))])
+        breakers: _Samples = [
+            ({"name": one.name}, float(one.state == "open" or one.name == STORE))
+            for one in _breaker_records(workers)
+        ]
+        yield _Metric("breaker_open", "gauge", "1 while a service is not called after failures.", breakers)
+
+    def _work_metrics(self) -> Iterator[_Metric]:
+        totals = self._throughput.totals()
+
+        def total(name: str) -> float:
+            return totals.get(name, 0)
+
+        yield _Metric("claims_total", "counter", "Jobs claimed by workers.", [({}, total("claims"))])
+        yield _Metric(
+            "settled_total",
+            "counter",
+            "Jobs ended by workers.",
+            [({"outcome": outcome}, total(f"{_JOBS_LANE}_{outcome}")) for outcome in ("done", "failed")],
+        )
+        yield _Metric("retries_total", "counter", "Attempts to be repeated.", [({}, total("retries"))])
+        yield _Metric("leases_lost_total", "counter", "Results that came too late.", [({}, total("lost"))])
+        yield _Metric(
+            "lane_tasks_total",
+            "counter",
+            "Jobs and tasks ended, by lane.",
+            [
+                ({"lane": lane, "outcome": outcome}, total(f"{lane}_{outcome}"))
+                for lane in LANES
+                for outcome in ("done", "failed")
+            ],
+        )
+        yield _summary("claim_seconds", "Duration of claims.", {"": (total("claim_us"), total("claims"))})
+        runs = {
+            lane: (total(f"{lane}_us"), total(f"{lane}_done") + total(f"{lane}_failed")) for lane in LANES
+        }
+        yield _summary("run_seconds", "Time spent on jobs and tasks.", runs)
+        yield _Metric("tokens_total", "counter", _TOKENS, [*self._tokens((None,))])
+
+    def _tokens(self, tenants: Sequence[str | None]) -> Iterator[tuple[Mapping[str, str], float]]:
+        month = clock.now().strftime("%Y-%m")
+        with self._documents.catalog.snapshot() as snapshot:
+            uses = [use for tenant in tenants for use in snapshot.token_uses(tenant, month)]
+        by_service: dict[str, int] = {}
+        for use in uses:
+            by_service[use.service] = by_service.get(use.service, 0) + use.tokens
+        return (({"endpoint": name}, number) for name, number in sorted(by_service.items()))
+
+    def _tenant_metric(self, tenants: Sequence[str | None] = (None,)) -> _Metric:
+        live = frozenset({Status.PENDING, Status.IN_PROGRESS, Status.FAILED})
+        counts: dict[tuple[str, Status], int] = {}
+        for tenant in tenants:
+            query = JobQuery(tenant_id=tenant, statuses=live)
+            counts |= self._jobs.queue.count(query, by=("tenant_id", "status"))
+        most = sorted(counts.items(), key=lambda one: -one[1])[:_MOST_TENANTS]
+        samples: _Samples = [
+            ({"tenant": tenant, "status": self._jobs.word(status)}, number)
+            for (tenant, status), number in most
+        ]
+        return _Metric(
+            "tenant_jobs", "gauge", "Open and failed jobs by tenant, of the largest ones.", samples
+        )
+
+
+class WriteProbe:
+    """Tells whether the state directory, and stores and uploads on this machine, can be written.
+
+    A disk that is full is not seen by reading, and hardly by its free bytes: quotas and read-only mounts have
+    them too. So a small file is written and removed, at most every few seconds, however often one asks.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        stores = [store for store in (settings.store, settings.catalog_store) if store.is_file]
+        files = [store.path if store.engine == "jsonl" else store.path.parent for store in stores]
+        self._directories = (settings.state_dir, *files)
+        # Created for the first upload.
+        self._uploads = uploads_directory(settings)
+        self._lock = threading.Lock()
+        self._until = 0.0
+        self._failure: StoreError | None = None
+
+    def check(self) -> None:
+        """Raise what a write would raise."""
+        with self._lock:
+            if clock.elapsed_s() >= self._until:
+                self._failure = self._probe()
+                self._until = clock.elapsed_s() + (_PROBE_AGAIN_S if self._failure else _PROBE_EVERY_S)
+            if self._failure is not None:
+                raise self._failure
+
+    def _probe(self) -> StoreError | None:
+        uploads = [self._uploads] if self._uploads.is_dir() else []
+        for directory in dict.fromkeys([*self._directories, *uploads]):
+            try:
+                _write_and_remove(directory)
+            except OSError as error:
+                return write_refusal(directory, error)
+        return None
+
+
+def _write_and_remove(directory: Path) -> None:
+    descriptor, name = tempfile.mkstemp(prefix=".ready.", dir=directory)
+    with os.fdopen(descriptor, "wb") as file:
+        os.unlink(name)  # noqa: PTH108 - before anything can fail
+        file.write(bytes(_PROBED_BYTES))
+        file.flush()
+        os.fsync(descriptor)
 
 
 class CachedReads(Generic[T]):
@@ -460,12 +575,48 @@ class CachedReads(Generic[T]):
     def _renew(self, key: Hashable, read: Callable[[], T]) -> T:
         began = clock.elapsed_s()
         value = read()
-        if len(self._values) >= MOST_COUNTED:
+        if len(self._values) >= _MOST_COUNTED:
             self._values.clear()
         ended = clock.elapsed_s()
-        lifetime = max(COUNTED_EVERY_S, SHARE * (ended - began))
+        lifetime = max(_COUNTED_EVERY_S, _SHARE * (ended - began))
         self._values[key] = ended + lifetime, ended + 2 * lifetime, value
         return value
+
+
+def _worker_records(queue: Queue, heartbeat_s: float) -> list[WorkerRecord]:
+    """Workers without a reported end."""
+    now = queue.now()
+    return [
+        WorkerRecord(
+            worker_id=worker.worker_id,
+            host=worker.host,
+            pid=worker.pid,
+            processes=int(worker.info.get("processes", 1)),
+            lanes=list(worker.info.get("lanes", ())),
+            slots=int(worker.info.get("processes", 1)),
+            running=worker.info.get("running"),
+            started_at=worker.started_at,
+            heartbeat_at=worker.seen_at,
+            state="alive" if worker.alive(now, heartbeat_s) else "silent",
+        )
+        for worker in queue.workers()
+        if not worker.info.get(WORKER_ENDED)
+    ]
+
+
+def _breaker_records(workers: Sequence[WorkerReport]) -> list[BreakerRecord]:
+    """Recently failed services, by the reports of living workers; the worst state of each."""
+    found: dict[str, BreakerRecord] = {}
+    for worker in workers:
+        for name, state in worker.info.get("services", {}).items():
+            word, _, reason = str(state).partition(": ")
+            if name not in found or word == "open":
+                found[name] = BreakerRecord(name=name, state=word, reason=reason or None)
+    return [found[name] for name in sorted(found)]
+
+
+def _in_status(counts: Mapping[tuple[Status, Any, Any], int], wanted: Status) -> int:
+    return sum(number for (status, *_), number in counts.items() if status is wanted)
 
 
 def _time_left(open_parts: int, rate: float | None) -> float | None:
@@ -483,159 +634,30 @@ def _tried(read: Callable[[], object]) -> str:
     return "ok"
 
 
-# Metrics in the text format of Prometheus.
+_Samples: TypeAlias = list[tuple[Mapping[str, str], float]]
 
 
-MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-PREFIX = "penstock_"
-MOST_TENANTS = 200
-TOKENS = "Tokens sent to endpoints this month."
-
-
-class Metric(NamedTuple):
+class _Metric(msgspec.Struct, frozen=True):
     """One metric: its samples are pairs of labels and a value."""
 
     name: str
     kind: Literal["gauge", "counter", "summary"]
     help: str
-    samples: list[tuple[Mapping[str, str], float]]
+    samples: _Samples
 
 
-class Metrics:
-    """Metrics of the queue, its lanes and its workers."""
-
-    def __init__(
-        self, jobs: Jobs, documents: Documents, status: StatusReader, throughput: Throughput
-    ) -> None:
-        self._jobs = jobs
-        self._documents = documents
-        self._status = status
-        self._throughput = throughput
-
-    def text(self, *, by_tenant: bool) -> str:
-        """All metrics; ``by_tenant`` adds those that name tenants."""
-        metrics = [*self._queue_metrics(), *self._work_metrics()]
-        if by_tenant:
-            metrics.append(self._tenant_metric())
-        return "".join(_written(metric) for metric in metrics)
-
-    def own_text(self, principal: Principal) -> str:
-        """Metrics of the tenants of a key: their jobs and tokens. Rates and workers are of all tenants."""
-        tenants = principal.tenants
-        stats = self._status.stats(principal)
-        jobs: list[tuple[Mapping[str, str], float]] = [
-            ({"status": status, "item_type": item_type}, number)
-            for item_type, counts in stats.by_item_type.items()
-            for status, number in counts.items()
-        ]
-        metrics = [
-            Metric("queue_jobs", "gauge", "Jobs by status and item type.", jobs),
-            Metric(
-                "lane_waiting",
-                "gauge",
-                "Jobs or tasks that wait.",
-                [({"lane": one.lane}, one.waiting) for one in stats.lanes],
-            ),
-            Metric("tokens_total", "counter", TOKENS, [*self._tokens(tenants)]),
-            self._tenant_metric(tenants),
-        ]
-        return "".join(_written(metric) for metric in metrics)
-
-    def _queue_metrics(self) -> Iterator[Metric]:
-        stats = self._jobs.stats()
-        samples: list[tuple[Mapping[str, str], float]] = [
-            ({"status": self._jobs.word(Status(status)), "item_type": item_type}, number)
-            for item_type, counts in stats.by_item_type.items()
-            for status, number in counts.items()
-        ]
-        yield Metric("queue_jobs", "gauge", "Jobs by status and item type.", samples)
-        yield Metric(
-            "queue_oldest_seconds",
-            "gauge",
-            "Age of the oldest pending job.",
-            [({}, stats.oldest_pending_age_s or 0.0)],
-        )
-        lanes = self._status.lanes((None,))
-        waiting: list[tuple[Mapping[str, str], float]] = [({"lane": one.lane}, one.waiting) for one in lanes]
-        yield Metric("lane_waiting", "gauge", "Jobs or tasks that wait.", waiting)
-        left = [({"lane": one.lane}, one.time_left_s) for one in lanes]
-        known = [(labels, seconds) for labels, seconds in left if seconds is not None]
-        yield Metric("time_left_seconds", "gauge", "Estimated time until a lane is empty.", [*known])
-        workers = living_workers(self._jobs.queue, self._jobs.settings.heartbeat_s)
-        yield Metric("workers", "gauge", "Workers that reported lately.", [({}, len(workers))])
-        breakers: list[tuple[Mapping[str, str], float]] = [
-            ({"name": one.name}, float(one.state == "open" or one.name == STORE))
-            for one in breaker_records(workers)
-        ]
-        yield Metric("breaker_open", "gauge", "1 while a service is not called after failures.", breakers)
-
-    def _work_metrics(self) -> Iterator[Metric]:
-        totals = self._throughput.totals()
-
-        def total(name: str) -> float:
-            return totals.get(name, 0)
-
-        yield Metric("claims_total", "counter", "Jobs claimed by workers.", [({}, total("claims"))])
-        yield Metric(
-            "settled_total",
-            "counter",
-            "Jobs ended by workers.",
-            [({"outcome": outcome}, total(f"{JOBS_LANE}_{outcome}")) for outcome in ("done", "failed")],
-        )
-        yield Metric("retries_total", "counter", "Attempts to be repeated.", [({}, total("retries"))])
-        yield Metric("leases_lost_total", "counter", "Results that came too late.", [({}, total("lost"))])
-        yield Metric(
-            "lane_tasks_total",
-            "counter",
-            "Jobs and tasks ended, by lane.",
-            [
-                ({"lane": lane, "outcome": outcome}, total(f"{lane}_{outcome}"))
-                for lane in LANES
-                for outcome in ("done", "failed")
-            ],
-        )
-        yield _summary("claim_seconds", "Duration of claims.", {"": (total("claim_us"), total("claims"))})
-        runs = {
-            lane: (total(f"{lane}_us"), total(f"{lane}_done") + total(f"{lane}_failed")) for lane in LANES
-        }
-        yield _summary("run_seconds", "Time spent on jobs and tasks.", runs)
-        yield Metric("tokens_total", "counter", TOKENS, [*self._tokens((None,))])
-
-    def _tokens(self, tenants: Sequence[str | None]) -> Iterator[tuple[Mapping[str, str], float]]:
-        month = clock.now().strftime("%Y-%m")
-        with self._documents.catalog.snapshot() as snapshot:
-            uses = [use for tenant in tenants for use in snapshot.token_uses(tenant, month)]
-        by_service: dict[str, int] = {}
-        for use in uses:
-            by_service[use.service] = by_service.get(use.service, 0) + use.tokens
-        return (({"endpoint": name}, number) for name, number in sorted(by_service.items()))
-
-    def _tenant_metric(self, tenants: Sequence[str | None] = (None,)) -> Metric:
-        live = frozenset({Status.PENDING, Status.IN_PROGRESS, Status.FAILED})
-        counts: dict[tuple[str, Status], int] = {}
-        for tenant in tenants:
-            query = JobQuery(tenant_id=tenant, statuses=live)
-            counts |= self._jobs.queue.count(query, by=("tenant_id", "status"))
-        most = sorted(counts.items(), key=lambda one: -one[1])[:MOST_TENANTS]
-        samples: list[tuple[Mapping[str, str], float]] = [
-            ({"tenant": tenant, "status": self._jobs.word(status)}, number)
-            for (tenant, status), number in most
-        ]
-        return Metric("tenant_jobs", "gauge", "Open and failed jobs by tenant, of the largest ones.", samples)
-
-
-def _summary(name: str, text: str, sums: Mapping[str, tuple[float, float]]) -> Metric:
+def _summary(name: str, text: str, sums: Mapping[str, tuple[float, float]]) -> _Metric:
     """Sum and count of durations, given in microseconds, by kind."""
-    samples: list[tuple[Mapping[str, str], float]] = []
+    samples: _Samples = []
     for kind, (microseconds, number) in sums.items():
         labels = {"kind": kind} if kind else {}
         samples += [({**labels, "__suffix__": "_sum"}, microseconds / 1_000_000)]
         samples += [({**labels, "__suffix__": "_count"}, number)]
-    return Metric(name, "summary", text, samples)
+    return _Metric(name, "summary", text, samples)
 
 
-def _written(metric: Metric) -> str:
-    name = PREFIX + metric.name
+def _written(metric: _Metric) -> str:
+    name = _PREFIX + metric.name
     lines = [f"# HELP {name} {metric.help}", f"# TYPE {name} {metric.kind}"]
     lines += (_sample(name, labels, value) for labels, value in metric.samples)
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""Shares of a thing of which a server has a limited number, such as open streams or uploads.
+"""Shares of what a server has a limited number of: open streams, uploads, requests.
 
 One key, and one machine, may have a part of all of it. Without these parts the first sender who takes
 everything locks out all others, and is not even hindered by it.
@@ -10,19 +10,26 @@ import ipaddress
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 import msgspec
 
 from penstock import clock
-from penstock.errors import RateLimited, TooManyAtOnce, UploadQuotaReached
-from penstock.named_tuple import NamedTuple
+from penstock.errors import RateLimited, TooManyAtOnce
 from penstock.vocabulary import how_many
 
+_MOST_KEYS = 10_000
+MOST_PEERS = 10_000
+FREE = 10
+"""Refused keys of a peer that are answered and logged at once. One a second is forgotten."""
+STEP_S, LONGEST_S = 0.05, 1.0
+"""Delay of the answer for each further one, and the longest."""
+TOLD_EVERY_S = 10.0
+"""Time between two lines about a peer with many refused keys."""
 
-class Taker(NamedTuple):
+
+class Taker(msgspec.Struct, frozen=True):
     """Who takes a share: the name of the key, and the address of the machine.
 
     ``key`` None: a server without keys, which belongs to one person. ``peer`` None: this machine itself, or a
@@ -88,19 +95,6 @@ def _counts(taker: Taker) -> list[tuple[str, str]]:
     return [(kind, name) for kind, name in found if name is not None]
 
 
-# Rates of a server: a bucket of requests for each key, and the delay of peers whose keys are refused.
-
-
-MOST_KEYS = 10_000
-MOST_PEERS = 10_000
-FREE = 10
-"""Refused keys of a peer that are answered and logged at once. One a second is forgotten."""
-STEP_S, LONGEST_S = 0.05, 1.0
-"""Delay of the answer for each further one, and the longest."""
-TOLD_EVERY_S = 10.0
-"""Time between two lines about a peer with many refused keys."""
-
-
 class RateLimit:
     """At most ``per_minute`` requests of one key in a minute; None is no limit.
 
@@ -126,7 +120,7 @@ class RateLimit:
             left, at = self._buckets.get(key, (float(self._per_minute), now))
             left = min(left + (now - at) * per_second, float(self._per_minute))
             if left >= 1:
-                if len(self._buckets) >= MOST_KEYS:
+                if len(self._buckets) >= _MOST_KEYS:
                     self._buckets.clear()
                 self._buckets[key] = left - 1, now
                 return
@@ -145,7 +139,7 @@ class _Peer(msgspec.Struct, frozen=True):
 
 
 class RefusedKeys:
-    """Refused keys and sessions by peer. Used by one event loop."""
+    """Refused keys and sessions by peer, whose answers are delayed. Used by one event loop."""
 
     def __init__(self) -> None:
         self._seen: dict[str, _Peer] = {}
@@ -175,45 +169,3 @@ def _network(address: str) -> str:
     if found.version == 4:
         return address
     return str(ipaddress.ip_network((found, 64), strict=False))
-
-
-# Quota of the files that one tenant has uploaded, of all kinds together, counted from the files.
-
-
-class Counted(Protocol):
-    """A kind of uploaded files, which knows their size."""
-
-    def stored_bytes(self, tenant_id: str) -> int:
-        """Bytes of all stored files of a tenant."""
-
-
-class UploadQuota:
-    """The quota of each tenant of one server; None is no limit.
-
-    ``lock`` is held from the count to the end of the change: two uploads at a time would each find the place
-    that is left for one.
-    """
-
-    def __init__(self, most_bytes: int | None) -> None:
-        self.most_bytes = most_bytes
-        self.lock = threading.Lock()
-        self._kinds: list[Counted] = []
-
-    def add(self, kind: Counted) -> None:
-        """Count files of this kind as well."""
-        self._kinds.append(kind)
-
-    def refuse(self, tenant_id: str, more: int, *, own: Counted, count: Callable[[], int]) -> None:
-        """Refuse files that would exceed the quota. ``count``: bytes of the files of the caller's own kind.
-
-        What makes the files of a tenant smaller is never refused.
-        """
-        if self.most_bytes is None or more <= 0:
-            return
-        others = sum(kind.stored_bytes(tenant_id) for kind in self._kinds if kind is not own)
-        wanted = count() + others + more
-        if wanted > self.most_bytes:
-            raise UploadQuotaReached(
-                f"the uploads of tenant {tenant_id[:80]!r} would have {wanted:,} bytes, and the quota is "
-                f"{self.most_bytes:,}"
-            )

@@ -1,4 +1,4 @@
-"""Re-indexing after a change of model, parser or chunker: the cost, and the jobs."""
+"""Upkeep of the index: re-indexing after a change of model, comparison with the disk, and the models."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from penstock.pipeline.walk.repository import WORK_TREE, other_state
 from penstock.queue.payloads import delivered_file_of, validate_name
 from penstock.service.jobs import Jobs
 from penstock.service.projects import followed
-from penstock.service.requests import Receipt, Submission
+from penstock.service.requests import Receipt, Submission, submission_at
 from penstock.service.why import FailedPath, failed_paths
 
 REASONS = {
@@ -39,9 +39,11 @@ REASONS = {
     "reading": "older version of parser or chunker",
     "graph": "entities of another extractor",
 }
-EVERYTHING = "/"
-PRIORITY = 0
+_EVERYTHING = "/"
+_PRIORITY = 0
 """Background work: every other request goes first."""
+_FORMER_VERSION = "cannot be read in its new version; search still finds the former one"
+_INSTALLABLE = (model_files.NAME, fastembed.NAME)
 
 
 class Cost(msgspec.Struct, kw_only=True):
@@ -63,7 +65,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rebuilder:
-    """Plans and starts re-indexing; writes nothing before ``start``."""
+    """Plans and starts re-indexing after a change of model, parser or chunker; writes nothing before."""
 
     def __init__(self, catalog: Catalog, jobs: Jobs, pipeline: Pipeline) -> None:
         self._catalog = catalog
@@ -79,7 +81,7 @@ class Rebuilder:
         roots, looked_at = [], 0
         for place, root in self._roots(paths, tenant_id, collection):
             before = total.documents
-            for known in known_below(self._catalog, place, None if root == EVERYTHING else root):
+            for known in known_below(self._catalog, place, None if root == _EVERYTHING else root):
                 looked_at += known.published_id is not None
                 reason = why_outdated(known, self._pipeline) if known.published_id is not None else None
                 if reason is not None:
@@ -104,7 +106,7 @@ class Rebuilder:
         for one in tenants:
             if collection in (None, one.collection):
                 place = Place(one.tenant_id, one.collection, one.branch)
-                yield from ((place, root) for root in paths or (EVERYTHING,))
+                yield from ((place, root) for root in paths or (_EVERYTHING,))
 
     def start(self, plan: Plan) -> list[Receipt]:
         """Make this process's model the catalog's, and queue the jobs.
@@ -115,13 +117,8 @@ class Rebuilder:
         self._catalog.set_fingerprints({Phase.VECTOR: plan.space}, replace=True)
         submissions: list[Submission] = [
             {
-                "item_type": "folder",
-                "op": "ingest",
-                "payload": {"folder_path": root},
-                "tenant_id": place.tenant_id,
-                "collection": place.collection,
-                "branch": place.branch,
-                "priority": PRIORITY,
+                **submission_at(place, "folder", "ingest", {"folder_path": root}),
+                "priority": _PRIORITY,
                 "metadata": {OUTDATED: True} | self._work_tree(place),
                 # An ordinary index job of the same folder does not re-index unchanged files.
                 "dedupe": False,
@@ -137,12 +134,6 @@ class Rebuilder:
         return {WORK_TREE: found[0]} if found else {}
 
 
-# Comparison of the index with itself and with the disk.
-
-
-FORMER_VERSION = "cannot be read in its new version; search still finds the former one"
-
-
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """A difference between files and catalog. ``path`` is None for a fault inside the catalog."""
 
@@ -156,7 +147,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verifier:
-    """Reads the whole index, one page of paths at a time; only ``repair`` and ``fix`` write."""
+    """Compares the index with itself and the disk, page by page; only ``repair`` and ``fix`` write."""
 
     def __init__(
         self,
@@ -273,12 +264,7 @@ class Verifier:
         """Queue a job for every path different on the disk, unless the disk may be unmounted."""
         submissions: list[Submission] = [
             {
-                "item_type": "file",
-                "op": "ingest",
-                "payload": {"file_path": one.path},
-                "tenant_id": one.place.tenant_id,
-                "collection": one.place.collection,
-                "branch": one.place.branch,
+                **submission_at(one.place, "file", "ingest", {"file_path": one.path}),
                 # Size and time are unchanged: a plain request, which would skip the file, is not the same.
                 "dedupe": not one.content,
                 # The disk may be unmounted, or another branch checked out, by the time the job runs.
@@ -345,7 +331,7 @@ def _file_difference(
         if failed:
             if (found.st_size, found.st_mtime_ns) != (known.failed_size, known.failed_mtime_ns):
                 return difference("has changed since it could not be read")
-            return difference(FORMER_VERSION, FORMER_VERSION) if known.published_id is not None else None
+            return difference(_FORMER_VERSION, _FORMER_VERSION) if known.published_id is not None else None
         if (found.st_size, found.st_mtime_ns) != (known.size, known.mtime_ns):
             return difference("has changed since it was indexed")
         if limits is not None and hash_of(known.path, limits) != known.content_hash:
@@ -360,12 +346,6 @@ def _file_difference(
     return None
 
 
-# Embedding models: available ones, their installation, and the tokens of paid services.
-
-
-INSTALLABLE = (model_files.NAME, fastembed.NAME)
-
-
 class ModelState(msgspec.Struct, frozen=True, kw_only=True):
     """An embedder: usable here or not, and the missing parts."""
 
@@ -377,7 +357,7 @@ class ModelState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Models:
-    """Use cases about embedding models. The catalog is opened only for tokens."""
+    """Embedding models, their installation, and the tokens used. The catalog is opened only for tokens."""
 
     def __init__(self, settings: Settings, open_catalog: Callable[[], Catalog]) -> None:
         self._settings = settings
@@ -419,8 +399,8 @@ class Models:
         Returns the directory. Raises ModelDamaged if the content is not the published one; nothing is
         installed then.
         """
-        if name not in INSTALLABLE:
-            raise InvalidRequest(f"no model {name!r} to install; there is {', '.join(INSTALLABLE)}")
+        if name not in _INSTALLABLE:
+            raise InvalidRequest(f"no model {name!r} to install; there is {', '.join(_INSTALLABLE)}")
         if name == fastembed.NAME:
             return self._install_fastembed(source, tell)
         parts = download.read_archive(source) if source else download.download(download.ModelSources(), tell)

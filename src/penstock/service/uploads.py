@@ -10,7 +10,8 @@ import hashlib
 import logging
 import os
 import shutil
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
@@ -27,6 +28,7 @@ from penstock.errors import (
     PenstockError,
     RequestTooLarge,
     TooManyUploads,
+    UploadQuotaReached,
 )
 from penstock.handlers.source_files import FetchedFiles, UploadsLock, uploads_lock
 from penstock.pipeline.extract import file_types
@@ -36,18 +38,20 @@ from penstock.service.job_views import JobRecords, SubmitRecord
 from penstock.service.jobs import Jobs
 from penstock.service.libraries import version_in_name
 from penstock.service.requests import Submission
-from penstock.service.shares import NOBODY, Shares, Taker, UploadQuota
+from penstock.service.shares import NOBODY, Shares, Taker
 from penstock.state_directory import make_private, private_opener, write_refusal
 
 INCOMING = ".incoming"
-MOST_OPEN, OPEN_PER_KEY, OPEN_PER_PEER = 128, 32, 64
+_MOST_OPEN, OPEN_PER_KEY, _OPEN_PER_PEER = 128, 32, 64
 """Files received at the same time. Fifty people who share a key and send small files stay below its part."""
-RECOUNT_S = 60.0
+_RECOUNT_S = 60.0
 """Time after which the files of a tenant are counted again: a person may have removed some."""
 RESERVED_BYTES = 256 << 20
 """Space on the disk that uploads leave free."""
-LONGEST_NAME = 200
+_LONGEST_NAME = 200
 """Bytes of a file's name; file systems allow 255, and a suffix is added while it is received."""
+_TENANTS = ".tenants"
+"""Folder with a link to each uploaded archive, by tenant: the names of the archives do not show it."""
 log = logging.getLogger("penstock.uploads")
 
 
@@ -79,7 +83,7 @@ class Uploads:
         self.most_bytes = most_bytes
         self._quota = quota
         quota.add(self)
-        self._shares = Shares(TooManyUploads, total=MOST_OPEN, per_key=OPEN_PER_KEY, per_peer=OPEN_PER_PEER)
+        self._shares = Shares(TooManyUploads, total=_MOST_OPEN, per_key=OPEN_PER_KEY, per_peer=_OPEN_PER_PEER)
         self._stamp = clock.new_ids(1)[0]
         """Names this server in the file of the lock; see ``UploadsLock``."""
         self._counted: dict[str, tuple[int, float]] = {}
@@ -89,7 +93,7 @@ class Uploads:
         """Open a file for an upload. ``size``: as the sender states it; ``taker``: whom it is counted for."""
         refuse_name(name)
         if size is not None and size > self.most_bytes:
-            raise too_large(self.most_bytes)
+            raise _too_large(self.most_bytes)
         self._shares.take(taker)
         try:
             make_private(self._incoming)
@@ -168,12 +172,12 @@ class Uploads:
     def _count(self, tenant_id: str) -> int:
         """Bytes of all stored files of a tenant, under the lock."""
         known = self._counted.get(tenant_id)
-        if known is None or clock.elapsed_s() - known[1] > RECOUNT_S:
+        if known is None or clock.elapsed_s() - known[1] > _RECOUNT_S:
             known = self._counted[tenant_id] = self._read_sizes(tenant_id), clock.elapsed_s()
         return known[0]
 
     def _read_sizes(self, tenant_id: str) -> int:
-        folder = self.directory / folder_name(tenant_id)
+        folder = self.directory / _folder_name(tenant_id)
         return sum(_size(Path(path, name)) for path, _, names in os.walk(folder) for name in names)
 
     def _note(self, tenant_id: str, _target: Path, more: int) -> None:
@@ -222,7 +226,7 @@ class Uploads:
         return True
 
     def _folder(self, place: Place) -> Path:
-        return self.directory.joinpath(*map(folder_name, (place.tenant_id, place.collection, place.branch)))
+        return self.directory.joinpath(*map(_folder_name, (place.tenant_id, place.collection, place.branch)))
 
 
 class Upload:
@@ -243,7 +247,7 @@ class Upload:
         assert self._file is not None
         self.size += len(data)
         if self.size > self._uploads.most_bytes:
-            raise too_large(self._uploads.most_bytes)
+            raise _too_large(self._uploads.most_bytes)
         try:
             self._file.write(data)
         except OSError as error:
@@ -269,16 +273,48 @@ class Upload:
             self._uploads.ended(self._taker)
 
 
+class UploadQuota:
+    """The quota of the files of each tenant, of all kinds together; None is no limit.
+
+    ``lock`` is held from the count to the end of the change: two uploads at a time would each find the place
+    that is left for one.
+    """
+
+    def __init__(self, most_bytes: int | None) -> None:
+        self.most_bytes = most_bytes
+        self.lock = threading.Lock()
+        self._kinds: list[Uploads] = []
+
+    def add(self, kind: Uploads) -> None:
+        """Count files of this kind as well."""
+        self._kinds.append(kind)
+
+    def refuse(self, tenant_id: str, more: int, *, own: Uploads, count: Callable[[], int]) -> None:
+        """Refuse files that would exceed the quota. ``count``: bytes of the files of the caller's own kind.
+
+        What makes the files of a tenant smaller is never refused.
+        """
+        if self.most_bytes is None or more <= 0:
+            return
+        others = sum(kind.stored_bytes(tenant_id) for kind in self._kinds if kind is not own)
+        wanted = count() + others + more
+        if wanted > self.most_bytes:
+            raise UploadQuotaReached(
+                f"the uploads of tenant {tenant_id[:80]!r} would have {wanted:,} bytes, and the quota is "
+                f"{self.most_bytes:,}"
+            )
+
+
 def refuse_name(name: str) -> None:
     """Refuse a name other than a plain file name."""
     try:
         size = len(name.encode())
     except UnicodeEncodeError:
         size = 0
-    if not 1 <= size <= LONGEST_NAME or not name.isprintable() or name[0] == "." or {*name} & {*"/\\"}:
+    if not 1 <= size <= _LONGEST_NAME or not name.isprintable() or name[0] == "." or {*name} & {*"/\\"}:
         raise InvalidName(
             f"name: expected the name of a file, got {name[:80]!a}",
-            remedy=f"Use 1 to {LONGEST_NAME} printable bytes without slashes; a dot must not be the first.",
+            remedy=f"Use 1 to {_LONGEST_NAME} printable bytes without slashes; a dot must not be the first.",
         )
 
 
@@ -290,7 +326,7 @@ def _size(path: Path) -> int:
         return 0
 
 
-def too_large(most_bytes: int) -> RequestTooLarge:
+def _too_large(most_bytes: int) -> RequestTooLarge:
     """The error for a file above the size limit of workers."""
     return RequestTooLarge(
         f"the file has more than {most_bytes:,} bytes",
@@ -298,25 +334,21 @@ def too_large(most_bytes: int) -> RequestTooLarge:
     )
 
 
-def folder_name(name: str) -> str:
+def _folder_name(name: str) -> str:
     """A folder for a tenant, collection or branch: different names give different folders."""
     safe = quote(name, safe=" ")
     if safe.startswith("."):
         safe = "%2E" + safe[1:]
-    if len(safe) > LONGEST_NAME:
+    if len(safe) > _LONGEST_NAME:
         safe = f"{safe[:100]}-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
     return safe
 
 
-# Uploaded archives of libraries: kept beside downloaded ones, and removed with their version.
-
-
-TENANTS = ".tenants"
-"""Folder with a link to each uploaded archive, by tenant: the names of the archives do not show it."""
-
-
 class LibraryUploads(Uploads):
-    """Archives of libraries received by one server: one archive for each version."""
+    """Archives of libraries received by one server: one archive for each version.
+
+    They are kept beside downloaded ones, and removed with their version.
+    """
 
     def __init__(
         self,
@@ -371,7 +403,7 @@ class LibraryUploads(Uploads):
             (folder / target.name).symlink_to(os.path.relpath(target, folder))
 
     def _links(self, tenant_id: str) -> Path:
-        return self.directory / TENANTS / folder_name(tenant_id)
+        return self.directory / _TENANTS / _folder_name(tenant_id)
 
     def _known_as(self, _target: Path, submission: Submission) -> str:
         payload = submission["payload"]

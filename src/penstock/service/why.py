@@ -1,13 +1,13 @@
-"""Failed files at or below a path, for lists by reason."""
+"""Explanations: why search does or does not find a path, why a job waits, and what happened to both."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Literal, Protocol, TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -31,14 +31,8 @@ from penstock.catalog.values import (
     TaskStatus,
     shortened,
 )
-from penstock.handlers.members import (
-    FAILURE_CODES as REASONS_FAILURE_CODES,
-)
-from penstock.handlers.members import (
-    NOT_READ,
-    container_of,
-    may_hold_members,
-)
+from penstock.handlers import members
+from penstock.handlers.members import NOT_READ, container_of, may_hold_members
 from penstock.pipeline.extract import file_types
 from penstock.queue.job import CHILDREN, Held, Job, JobQuery, Position, Scope, Status, WorkerReport
 from penstock.queue.payloads import library_path
@@ -48,7 +42,20 @@ from penstock.queue.transitions import Dependencies, dependencies_of
 from penstock.service.requests import HistoryEntry
 from penstock.vocabulary import how_many
 
-MOST = 10_000
+LOW_CONFIDENCE = 65.0
+"""Mean confidence of a page below which most of its recognized words are wrong."""
+_CHECK_RECOGNITION = (
+    "`penstock documents show PATH --page N` prints what was read. Set PENSTOCK_OCR_LANGUAGES to the "
+    "languages of the document, or install rapidocr for poor pictures."
+)
+_FORMER_VERSION = "; search still finds the former version"
+_SEEN_ELSEWHERE = 10
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+_LISTED = 100
+"""Maximum number of paths listed for a folder."""
+_ENDINGS = frozenset({"failed", "lost", "cancelled"})
+"""Events which end a job; with one of them the end itself needs no entry."""
+_MOST = 10_000
 """Failures read at most."""
 
 
@@ -66,7 +73,7 @@ class FailedPath(msgspec.Struct, frozen=True, kw_only=True):
     """The file on the disk that holds this one, for an attachment or a member of an archive."""
 
 
-def failed_path(entry: LedgerEntry) -> FailedPath:
+def _failed_path(entry: LedgerEntry) -> FailedPath:
     return FailedPath(
         path=entry.path,
         code=entry.rule,
@@ -81,7 +88,7 @@ def failed_path(entry: LedgerEntry) -> FailedPath:
 
 def failed_paths(catalog: Catalog, place: Place, path: str | None = None) -> list[FailedPath]:
     """Failed paths at or below a path, by path; None: all of the place."""
-    return [failed_path(entry) for entry in islice(failures_below(catalog, place, path), MOST)]
+    return [_failed_path(entry) for entry in islice(failures_below(catalog, place, path), _MOST)]
 
 
 def by_reason(failures: Iterable[FailedPath]) -> dict[str, list[FailedPath]]:
@@ -101,24 +108,9 @@ def _groups(failures: Iterable[FailedPath], key: Callable[[FailedPath], str]) ->
     return dict(sorted(groups.items(), key=lambda group: (-len(group[1]), group[0])))
 
 
-# Reasons why search does or does not find a path, or the files below a folder.
-
-
 Verdict: TypeAlias = Literal[
     "indexed", "partial", "waiting", "skipped", "failed", "moved", "removed", "unknown", "folder"
 ]
-
-LOW_CONFIDENCE = 65.0
-"""Mean confidence of a page below which most of its recognized words are wrong."""
-CHECK_RECOGNITION = (
-    "`penstock documents show PATH --page N` prints what was read. Set PENSTOCK_OCR_LANGUAGES to the "
-    "languages of the document, or install rapidocr for poor pictures."
-)
-FORMER_VERSION = "; search still finds the former version"
-SEEN_ELSEWHERE = 10
-EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
-LISTED = 100
-"""Maximum number of paths listed for a folder."""
 
 
 class Below(msgspec.Struct, frozen=True):
@@ -130,7 +122,7 @@ class Below(msgspec.Struct, frozen=True):
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
-    """The reason for one path. ``counts`` and ``below`` are filled for a folder."""
+    """The reason why search does or does not find a path. ``counts`` and ``below``: of a folder."""
 
     path: str
     verdict: Verdict
@@ -181,7 +173,7 @@ def elsewhere(snapshot: CatalogSnapshot, place: Place, path: str) -> list[Place]
         if other != place
         and any(
             source.published_id is not None or source.building_id is not None
-            for source in snapshot.known(other, path, limit=SEEN_ELSEWHERE)
+            for source in snapshot.known(other, path, limit=_SEEN_ELSEWHERE)
         )
     ]
 
@@ -215,7 +207,7 @@ def of_the_past(snapshot: CatalogSnapshot, place: Place, path: str) -> Reason | 
     last = next((event for event in reversed(events) if event.path == path), None)
     if last is None:
         return None
-    when = last.at.strftime("%Y-%m-%d %H:%M:%S UTC")
+    when = _second(last.at)
     if last.what == "renamed":
         return Reason(path=path, verdict="moved", cause=f"moved to {last.note} on {when}", job_id=last.job_id)
     return Reason(
@@ -243,8 +235,8 @@ def _with_failed_inside(reason: Reason | None, snapshot: CatalogSnapshot, place:
     """The reason for a container, with the failed files inside."""
     if reason is None or reason.source is None or not may_hold_members(reason.path):
         return reason
-    entries = islice(_pages(snapshot.failures, place, reason.path), MOST)
-    failed = tuple(failed_path(entry) for entry in entries if entry.path != reason.path)
+    entries = islice(_pages(snapshot.failures, place, reason.path), _MOST)
+    failed = tuple(_failed_path(entry) for entry in entries if entry.path != reason.path)
     if not failed:
         return reason
     cause = f"{reason.cause}; {how_many(len(failed), 'file')} inside it failed"
@@ -264,7 +256,7 @@ def of_folder(snapshot: CatalogSnapshot, place: Place, folder: str) -> Reason | 
             continue
         verdict = _state(source)
         counts[verdict] += 1
-        if verdict == "partial" and len(below) < LISTED:
+        if verdict == "partial" and len(below) < _LISTED:
             below[source.path] = Below(
                 source.path, verdict, "some parts failed; `penstock why PATH` lists them"
             )
@@ -272,7 +264,7 @@ def of_folder(snapshot: CatalogSnapshot, place: Place, folder: str) -> Reason | 
         verdict = "skipped" if entry.kind is LedgerKind.SKIPPED else "failed"
         counts[verdict] += 1
         # Failures before skipped files: users look for failures here.
-        if len(below) < LISTED or verdict == "failed":
+        if len(below) < _LISTED or verdict == "failed":
             below[entry.path] = Below(entry.path, verdict, f"{entry.rule}: {entry.cause}")
     if not counts:
         return None
@@ -280,16 +272,11 @@ def of_folder(snapshot: CatalogSnapshot, place: Place, folder: str) -> Reason | 
     words = ("indexed", "partial", "waiting", "failed", "skipped")
     summary = ", ".join(f"{counts[word]:,} {word}" for word in words if counts[word])
     return Reason(
-        path=folder, verdict="folder", cause=summary, counts=dict(counts), below=tuple(ordered[:LISTED])
+        path=folder, verdict="folder", cause=summary, counts=dict(counts), below=tuple(ordered[:_LISTED])
     )
 
 
-class _HasPath(Protocol):
-    @property
-    def path(self) -> str: ...
-
-
-_Row = TypeVar("_Row", bound=_HasPath)
+_Row = TypeVar("_Row", KnownSource, LedgerEntry)
 
 
 def _pages(read: Callable[..., list[_Row]], place: Place, folder: str) -> Iterator[_Row]:
@@ -322,9 +309,11 @@ def _ledger_above(snapshot: CatalogSnapshot, place: Place, path: str) -> LedgerE
 def _reason(path: str, known: PathReport, recognized: RecognizedPages | None = None) -> Reason | None:
     source, ledger = known.source, known.ledger
     missing = tuple(_missing_part(one) for one in known.missing)
-    if known.building is not None and _not_read_yet(known.building):
+    phases = known.building.phases.values() if known.building is not None else ()
+    if any((state.error or "").startswith(NOT_READ) for state in phases):
+        # A file inside another one that still waits for a job.
         waiting = "its container was read; the file itself has not been read yet"
-        return Reason(path=path, verdict="waiting", cause=waiting, remedy=REASONS_FAILURE_CODES[NOT_READ])
+        return Reason(path=path, verdict="waiting", cause=waiting, remedy=members.FAILURE_CODES[NOT_READ])
     if known.building is not None and not known.building.settled:
         return Reason(
             path=path, verdict="waiting", cause=_building(known.building, known.postponed), source=source
@@ -337,7 +326,7 @@ def _reason(path: str, known: PathReport, recognized: RecognizedPages | None = N
         if ledger.path != path:
             cause = f"{ledger.path} is left out ({cause})"
         if source is not None and source.failed and source.published_id is not None:
-            cause += FORMER_VERSION
+            cause += _FORMER_VERSION
         return Reason(
             path=path,
             verdict=verdict,
@@ -370,7 +359,7 @@ def _reason(path: str, known: PathReport, recognized: RecognizedPages | None = N
             path=path,
             verdict=verdict,
             cause=made,
-            remedy=CHECK_RECOGNITION if low else "",
+            remedy=_CHECK_RECOGNITION if low else "",
             source=source,
             warnings=source.properties.warnings,
             missing=missing,
@@ -384,11 +373,6 @@ def recognized_text(found: RecognizedPages) -> str:
     if found.confidence is not None:
         text += f", mean confidence {found.confidence:.0f}"
     return f"{text}, low on {found.low:,}" if found.low else text
-
-
-def _not_read_yet(building: Document) -> bool:
-    """Check whether a file inside another still waits for a job."""
-    return any((state.error or "").startswith(NOT_READ) for _, state in building.phases.items())
 
 
 def _remedy(building: Document, source: Source | None) -> str:
@@ -407,7 +391,7 @@ def _missing_part(missing: MissingPart) -> str:
 def _kept_back(document: Document, source: Source | None) -> str:
     cause = document.note or f"{how_many(document.failed_count, 'part')} failed"
     former = source is not None and source.published_id is not None
-    return cause + FORMER_VERSION if former else cause
+    return cause + _FORMER_VERSION if former else cause
 
 
 def _building(document: Document, postponed: str | None) -> str:
@@ -449,8 +433,7 @@ def queued(queue: Queue, path: str, place: Place) -> Reason | None:
         limit=1000,
     )
     for job in queue.find(live):
-        covered = path_of(job)
-        if covered and (path == covered or path.startswith(covered.rstrip("/") + "/")):
+        if _covers(path_of(job), path):
             what = f"job {job.queue_id} ({job.item_type} {job.op}) is {job.status}"
             if job.status is Status.PENDING and job.history and job.history[-1].what == "released":
                 what += f", released: {job.history[-1].note}"
@@ -475,11 +458,14 @@ def awaited(queue: Queue, path: str, place: Place) -> bool:
     )
     while page := queue.find(query):
         for job in page:
-            covered = None if job.item_type == "function" else path_of(job) or path
-            if covered and (path == covered or path.startswith(covered.rstrip("/") + "/")):
+            if job.item_type != "function" and _covers(path_of(job) or path, path):
                 return True
         query = msgspec.structs.replace(query, after=page[-1].queue_id)
     return False
+
+
+def _covers(covered: str | None, path: str) -> bool:
+    return bool(covered) and (path == covered or path.startswith(f"{covered}".rstrip("/") + "/"))
 
 
 def path_of(job: Job) -> str | None:
@@ -489,13 +475,6 @@ def path_of(job: Job) -> str | None:
     if job.item_type == "library":
         found = library_path(str(payload.get("library_name")), str(payload.get("library_version")))
     return found if isinstance(found, str) else None
-
-
-# Explanations for people: why a job is waiting, and the history of jobs and documents.
-
-
-ENDINGS = frozenset({"failed", "lost", "cancelled"})
-"""Events which end a job; with one of them the end itself needs no entry."""
 
 
 def reason(queue: Queue, job: Job, position: Position | None, heartbeat_s: float) -> str | None:
@@ -509,10 +488,14 @@ def reason(queue: Queue, job: Job, position: Position | None, heartbeat_s: float
     if job.held is Held.TIME and job.run_at is not None:
         return _until(job, job.run_at, queue.now())
     if job.held is Held.LOCK:
-        return _locked(queue, job)
+        holder = _holder(queue, job)
+        return (
+            f"held by the lock of {holder.queue_id}" if holder else "held by a lock that is being handed over"
+        )
     if job.held is Held.AFTER:
         return _dependent(queue, job)
-    scope = _covering(queue.paused(), job)
+    paused = sorted(queue.paused())
+    scope = next((each for each in paused if each.covers(job.tenant_id, job.collection)), None)
     if job.held is Held.PAUSE or scope is not None:
         return _paused(scope)
     return _queued(position, idle=not living_workers(queue, heartbeat_s))
@@ -534,7 +517,7 @@ def _running(job: Job) -> str | None:
 
 
 def _until(job: Job, run_at: datetime, now: datetime) -> str:
-    moment = run_at.strftime("%Y-%m-%d %H:%M:%S UTC")
+    moment = _second(run_at)
     if run_at <= now:
         return f"was held until {moment}; the next claim takes this job"
     if job.history and job.history[-1].what == "released":
@@ -579,11 +562,6 @@ def first_dependency(found: Dependencies) -> str:
     return f"waiting for {found.after[0]}{more}"
 
 
-def _locked(queue: Queue, job: Job) -> str:
-    holder = _holder(queue, job)
-    return f"held by the lock of {holder.queue_id}" if holder else "held by a lock that is being handed over"
-
-
 def _holder(queue: Queue, job: Job) -> Job | None:
     """Find the job with the lock. It may be pending: in back-off, or released by its limit."""
     running = JobQuery(lock_key=job.lock_key, statuses=frozenset({Status.IN_PROGRESS}), limit=1)
@@ -596,10 +574,6 @@ def _holder(queue: Queue, job: Job) -> Job | None:
             if other.lock_held:
                 return other
     return None
-
-
-def _covering(paused: Collection[Scope], job: Job) -> Scope | None:
-    return next((scope for scope in sorted(paused) if scope.covers(job.tenant_id, job.collection)), None)
 
 
 def _paused(scope: Scope | None) -> str:
@@ -634,7 +608,8 @@ def history(job: Job) -> list[HistoryEntry]:
     if job.started_at is not None:
         entries.append(HistoryEntry(job.started_at, "started", f"run {job.run}", job.worker_id))
     entries += departures
-    if job.finished_at is not None and not _has_end(departures, job.finished_at):
+    ends = [event.at for event in departures if event.what in _ENDINGS]
+    if job.finished_at is not None and job.finished_at not in ends:
         entries.append(HistoryEntry(job.finished_at, job.status.value, job.error_message, job.worker_id))
     # Sorting is stable: events of one moment stay in the order above.
     return sorted(entries, key=lambda entry: entry.at)
@@ -664,7 +639,3 @@ def history_of(
 def _about(event: DocumentEvent) -> str:
     note = {"renamed": f"{event.path} → {event.note}", "removed": event.path}.get(event.what, event.note)
     return f"{note} (job {event.job_id})" if event.job_id else note
-
-
-def _has_end(departures: list[HistoryEntry], finished_at: datetime) -> bool:
-    return any(entry.at == finished_at and entry.what in ENDINGS for entry in departures)
