@@ -241,6 +241,8 @@ class Registered(NamedTuple):
     backoff: Backoff | Callable[[Claim], Backoff]
     beside: Callable[[Claim], bool] | None = None
     """Tells which jobs mostly wait for the network, and may run in a thread beside other jobs."""
+    own: bool = False
+    """A handler of Penstock. What it changes in its process is no reason to replace the process."""
 
     def backoff_of(self, claim: Claim) -> Backoff:
         return self.backoff if isinstance(self.backoff, Backoff) else self.backoff(claim)
@@ -266,6 +268,7 @@ class Registry:
         batch: int = 0,
         backoff: Backoff | Callable[[Claim], Backoff] = JOB_BACKOFF,
         beside: Callable[[Claim], bool] | None = None,
+        own: bool = False,
     ) -> None:
         """Register a handler. ``batch``: most jobs per call, for a ``BatchHandler``.
 
@@ -278,7 +281,7 @@ class Registry:
             raise InvalidRequest(f"{item_type}/{op}: {type(handler).__name__} cannot be called")
         if isinstance(batch, bool) or not isinstance(batch, int) or not 0 <= batch <= MAX_BATCH:
             raise InvalidRequest(f"a batch has 1 to {MAX_BATCH} jobs, got {str(batch)[:80]!r}")
-        self._handlers[item_type, op] = Registered(handler, batch, backoff, beside)
+        self._handlers[item_type, op] = Registered(handler, batch, backoff, beside, own)
 
     def wrap(
         self,

@@ -351,7 +351,7 @@ class Child:
         self._jobs = 0
         policy = RecyclePolicy(options.recycle_after, options.recycle_growth_mb)
         policy.threads_beside = lambda: self._beside.threads
-        self._isolation = Isolation(guard, policy, self._executor.runs_beside)
+        self._isolation = Isolation(guard, policy, self._executor)
         self._services: dict[str, str] = {}
         self._due: list[float] = []
         """Times at which jobs released here for a while are due, as a heap. No notification comes then."""
@@ -442,6 +442,7 @@ class Child:
             self._retry_on_outage(attempt)
         finally:
             self._executing_since = 0.0
+        self._isolation.record_own_work()
         self._batch_size.record_tasks(self._now() - started)
         return worked
 

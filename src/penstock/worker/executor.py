@@ -564,6 +564,11 @@ class Executor:
         handler = self._registry.find(claim.item_type, claim.op)
         return handler is not None and handler.beside is not None and handler.beside(claim)
 
+    def runs_own(self, claim: Claim) -> bool:
+        """True for a job of Penstock itself, such as the indexing of a file."""
+        handler = self._registry.find(claim.item_type, claim.op)
+        return handler is not None and handler.own
+
     def run(self, claims: Sequence[Claim], make_context: Callable[[int, Claim], Context]) -> list[Settlement]:
         """Call the handler for these claims, all of one kind; return one settlement for each."""
         handler = self._registry.find(claims[0].item_type, claims[0].op)
