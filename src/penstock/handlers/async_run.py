@@ -35,10 +35,15 @@ class _Loop:
             self.runner.close()
 
     def __del__(self) -> None:
-        # Not in a forked process: the loop's file descriptors are shared with the parent. Not at the end of
-        # the interpreter: a loop with an executor starts a thread to close it, and no thread starts then.
-        if self.pid == os.getpid() and not sys.is_finalizing():
-            self.runner.close()
+        # Not in a forked process: the loop's file descriptors are shared with the parent. At the end of the
+        # interpreter only the loop itself: the runner starts a thread to close an executor, and no thread
+        # starts then.
+        if self.pid == os.getpid():
+            if sys.is_finalizing():
+                with suppress(RuntimeError):  # it was closed before, or runs
+                    self.runner.get_loop().close()
+            else:
+                self.runner.close()
 
 
 class _Loops(threading.local):

@@ -32,7 +32,6 @@ from penstock.handlers.members import (
 )
 from penstock.handlers.reindex import OUTDATED, file_job
 from penstock.handlers.removal import remove_all
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.draft import keep_reading
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Attachment, Content
@@ -125,7 +124,7 @@ _TOO_LONG = 4_000
 """Bytes of a path above which the system refuses it."""
 
 
-class _Member(NamedTuple):
+class _Member(msgspec.Struct, frozen=True):
     path: str
     size: int
     content_hash: str

@@ -18,7 +18,6 @@ from penstock.catalog.rules import publication
 from penstock.catalog.rules.publication import MAX_MESSAGE
 from penstock.catalog.values import Failure, FailureKind, Place, Task, TaskOutcome
 from penstock.errors import Cancelled, InvalidRequest, LeaseLost, ServiceUnavailable, TokenLimitReached
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.budget import CallLimitReached, FileMark
 from penstock.pipeline.endpoint import BadAnswer
 from penstock.queue import payloads, retry, transitions
@@ -62,7 +61,7 @@ def _ignore(_mark: FileMark | None) -> None:
     """Default for workers without a watch on files; see ``ThreadWorker``."""
 
 
-class ProgressReport(NamedTuple):
+class ProgressReport(msgspec.Struct, frozen=True):
     """Progress of a running job, as a handler reports it."""
 
     current: int
@@ -223,7 +222,7 @@ class Wait(msgspec.Struct, frozen=True):
     """Result of the handler's own part. The job keeps it when its children have ended."""
 
 
-class Later(NamedTuple):
+class Later(msgspec.Struct, frozen=True):
     """Result of a handler: too early. The job is released for some time, without using a retry."""
 
     reason: str
@@ -234,7 +233,7 @@ class NotHandledHere(Exception):
     """Raised by a handler without the code for this job; another worker may run the job."""
 
 
-class Registered(NamedTuple):
+class Registered(msgspec.Struct, frozen=True):
     call: Callable[..., Any]
     batch: int
     """Most jobs per call; 0: the handler takes one job, not a list."""
@@ -291,7 +290,7 @@ class Registry:
         """Replace the handlers of these types by ``around(handler, batch)``."""
         for pair, known in self._handlers.items():
             if pair[0] in item_types:
-                self._handlers[pair] = known._replace(call=around(known.call, known.batch))
+                self._handlers[pair] = msgspec.structs.replace(known, call=around(known.call, known.batch))
 
     def copy(self) -> Registry:
         """A registry with the same handlers. Later additions do not affect this one."""

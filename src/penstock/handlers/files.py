@@ -52,7 +52,6 @@ from penstock.handlers.missing_files import (
 from penstock.handlers.notes import ModelCheck
 from penstock.handlers.reindex import OUTDATED, from_catalog
 from penstock.handlers.removal import removal_of_one, remove_all
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.budget import MemoryInUse
 from penstock.pipeline.draft import Draft, outdated, with_all_pages, without_pictures
 from penstock.pipeline.extract import file_types
@@ -348,12 +347,12 @@ def _exists(path: str) -> bool:
     return os.path.lexists(path)
 
 
-class ReadArticle(NamedTuple):
+class ReadArticle(msgspec.Struct, frozen=True):
     """The content of a document, with the URL and heading anchors of the web page, if any."""
 
     content: FileContent
     url: str = ""
-    anchors: dict[str, str] = {}  # noqa: RUF012 - never changed
+    anchors: dict[str, str] = {}
 
     def described(self, properties: StoredProperties) -> StoredProperties:
         """The properties with the address of the page and the anchors of the headings."""
@@ -375,7 +374,7 @@ def article_of(request: FileRequest, read: FileContent) -> ReadArticle:
     from penstock.pipeline.web.urls import read_article
 
     article = read_article(read.data)
-    content = read._replace(data=article.data, size=len(article.data))
+    content = msgspec.structs.replace(read, data=article.data, size=len(article.data))
     return ReadArticle(content, origin.url or request.path, article.anchors)
 
 

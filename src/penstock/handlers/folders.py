@@ -33,7 +33,6 @@ from penstock.handlers.reindex import (
     same_job,
 )
 from penstock.handlers.removal import remove_all
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.pipeline import Pipeline, chunk_sizes
 from penstock.pipeline.walk.ignore import (
     BINDING,
@@ -122,7 +121,7 @@ class Folders:
         return {"outcome": "removed", "removed": remove_all(self.catalog, removal)}
 
 
-class _ChildFile(NamedTuple):
+class _ChildFile(msgspec.Struct, frozen=True):
     """A file to index, or (``delete``) to remove because of a rule."""
 
     path: str
@@ -369,7 +368,9 @@ class _FolderWalk:
         if (
             above is not None
             and above.path == container.path
-            and self._comparison.unchanged(FoundFile(*container), above)
+            and self._comparison.unchanged(
+                FoundFile(container.path, container.size, container.mtime_ns), above
+            )
         ):
             self._send(_ChildFile(known.path, "ingest", known.size, inside=True))
 

@@ -38,7 +38,6 @@ from penstock.handlers.notes import ModelCheck
 from penstock.handlers.reindex import OUTDATED, Reindex, TypeCounts, WalkCounts, file_job
 from penstock.handlers.removal import OpenQueue, remove_all
 from penstock.handlers.source_files import FetchedFile, FetchedFiles
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.pipeline import Pipeline, chunk_sizes
@@ -82,7 +81,7 @@ MOST_NOTED = 1_000
 """Skipped paths that are recorded for each rule; the others are only counted."""
 
 
-class OriginFile(NamedTuple):
+class OriginFile(msgspec.Struct, frozen=True):
     """A file or page with the document's path, and the size and time of the content."""
 
     path: str
@@ -521,7 +520,7 @@ class _Site:
         return self._known[at]
 
 
-class _Visit(NamedTuple):
+class _Visit(msgspec.Struct, frozen=True):
     url: str
     depth: int
 

@@ -23,7 +23,6 @@ from penstock.errors import (
     UnreadableDocument,
     UnsupportedType,
 )
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.chunk.text import ChunkSizes
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.charset import SNIFFED
@@ -50,7 +49,7 @@ NOT_READ = "ERR_NOT_READ"
 FAILURE_CODES = {NOT_READ: "Wait for the job; if it was cancelled, run `penstock index` again."}
 
 
-class ContainerFile(NamedTuple):
+class ContainerFile(msgspec.Struct, frozen=True):
     """The file on the disk above a path."""
 
     path: str
@@ -124,7 +123,7 @@ def on_disk(path: str) -> bool:
 _HASHED_AT_ONCE = 1 << 20
 
 
-class FileContent(NamedTuple):
+class FileContent(msgspec.Struct, frozen=True):
     """A file's bytes, of a large text only the first, with size and modification time at opening.
 
     A member has the time of its container.
@@ -221,7 +220,7 @@ def hash_of(path: str, limits: ExtractLimits) -> str:
 ALL = 1 << 30
 
 
-class MemberState(NamedTuple):
+class MemberState(msgspec.Struct, frozen=True):
     """Size of a member and time of the container, named as in a file's status."""
 
     st_size: int

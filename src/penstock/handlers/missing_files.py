@@ -10,11 +10,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 
+import msgspec
+
 from penstock.catalog.protocol import Catalog, known_below
 from penstock.catalog.values import KnownSource, Move, Place, Source
 from penstock.errors import PenstockError
 from penstock.handlers.members import container_of, may_hold_members, read_file
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.file_types import suffix_of
 from penstock.pipeline.extract.protocol import ExtractLimits
 from penstock.queue.payloads import is_off_disk, normal_path
@@ -109,7 +110,7 @@ MAX_SAME_SIZE = 10_000
 """Sources compared because of their size alone, for a batch of files."""
 
 
-class UnknownFile(NamedTuple):
+class UnknownFile(msgspec.Struct, frozen=True):
     """A file at a path without a source."""
 
     path: str

@@ -22,7 +22,6 @@ from penstock.config import Settings
 from penstock.errors import ServiceUnavailable
 from penstock.graph_stores.protocol import SERVICE, CopiedText, GraphCopy
 from penstock.handlers.context import postponed
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.endpoint import ServiceGuard
 from penstock.store_url import StoreUrl
 from penstock.vector_stores.protocol import AT_ONCE, Point, VectorStore, collection_name, prefix_of
@@ -43,7 +42,7 @@ SAMPLE = 50
 log = logging.getLogger("penstock.upkeep")
 
 
-class CopiedBatch(NamedTuple):
+class CopiedBatch(msgspec.Struct, frozen=True):
     """The number of the last copied text, and how many vectors or texts were copied."""
 
     last: int
@@ -389,7 +388,7 @@ def unfilled_stores(outside: OutsideStores, settings: Settings) -> list[str]:
     return [one.unfilled() for one in store_progress(outside, settings) if not one.filled]
 
 
-class _SpaceDifference(NamedTuple):
+class _SpaceDifference(msgspec.Struct, frozen=True):
     """Texts without a point in a collection, and points without a text."""
 
     space: str

@@ -36,7 +36,6 @@ from penstock.handlers.graphs import ChunkGraphs
 from penstock.handlers.members import FileContent, MemberReader
 from penstock.handlers.outside_stores import POINTS_A_CALL, GraphCopies, OutsideVectors
 from penstock.handlers.source_files import PageFiles
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.budget import CallLimitReached, MemoryInUse
 from penstock.pipeline.chunk.text import ChunkSizes
 from penstock.pipeline.draft import reader_in, sizes_of
@@ -66,7 +65,7 @@ FAILURE_CODES = {
 }
 
 
-class _OpenFile(NamedTuple):
+class _OpenFile(msgspec.Struct, frozen=True):
     """A file, verified to be the one of the generation, the chunk sizes, and whether pictures are read."""
 
     source: TaskSource

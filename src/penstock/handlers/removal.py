@@ -18,7 +18,6 @@ from penstock.catalog.rules.paths import below, covers
 from penstock.catalog.values import Place, Removal, Touch, Walk
 from penstock.handlers.context import BatchHandler, Context, Handler, Later, Registry
 from penstock.handlers.members import container_of
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.walk.ignore import WalkRules
 from penstock.pipeline.walk.walker import SinglePathRules
 from penstock.queue import payloads
@@ -108,13 +107,13 @@ their later writes."""
 POLL_S = 0.2
 
 
-class Purged(NamedTuple):
+class Purged(msgspec.Struct, frozen=True):
     jobs: int
     kept: bool
     """True if the tenant has jobs that were requested after the delete."""
 
 
-class _Pass(NamedTuple):
+class _Pass(msgspec.Struct, frozen=True):
     """Result of one pass over all jobs of the tenant."""
 
     removed: int

@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -23,8 +24,6 @@ from penstock.catalog.protocol import CatalogSnapshot
 from penstock.catalog.values import GenerationState, NewPage, Place, Source
 from penstock.config import Settings
 from penstock.errors import UnsupportedType
-from penstock.lazy_pattern import lazy_pattern
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.web import urls
 from penstock.pipeline.web.urls import FetchedPage, FetchLimits, PageLinks, Validators
@@ -45,7 +44,6 @@ SUFFIX = "_nohf.md"
 LONGEST_PATH = 1_000
 """Characters of a path that the catalog keeps."""
 _HASH_CHARS = 16
-_UNSAFE = lazy_pattern(r"[^A-Za-z0-9-]")
 
 
 class PageFiles:
@@ -94,7 +92,7 @@ class PageFiles:
 
     def _folder(self, source_id: str) -> Path:
         assert self._directory is not None
-        return self._directory / _UNSAFE.sub("_", source_id)
+        return self._directory / re.sub(r"[^A-Za-z0-9-]", "_", source_id)
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -422,7 +420,7 @@ class UnusedFiles(Protocol):
         """Remove files of versions neither in search nor being read."""
 
 
-class SourceFiles(NamedTuple):
+class SourceFiles(msgspec.Struct, frozen=True):
     """Directories with files of documents; None: there are none."""
 
     pages: str | None = None

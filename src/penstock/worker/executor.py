@@ -29,7 +29,6 @@ from penstock.errors import (
     StoreError,
 )
 from penstock.handlers.context import Context, Later, NotHandledHere, Registered, Registry, Wait
-from penstock.named_tuple import NamedTuple
 from penstock.queue import retry, transitions
 from penstock.queue.job import DEFAULT_TIMEOUT_S, Claim, ClaimRequest, Job, Settlement, Status
 from penstock.queue.protocol import Exchange, Queue, SentExchange
@@ -49,7 +48,7 @@ def is_outage(error: BaseException) -> bool:
     return isinstance(error, StoreError) and not isinstance(error, StatementRefused)
 
 
-class Ahead(NamedTuple):
+class Ahead(msgspec.Struct, frozen=True):
     """An exchange sent ahead."""
 
     sent: SentExchange

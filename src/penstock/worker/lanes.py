@@ -41,7 +41,6 @@ from penstock.errors import FingerprintMismatch, InvalidText, NoText, StoreError
 from penstock.handlers.generations import EMBEDDED, RESTART_NOTES
 from penstock.handlers.phases import Phases
 from penstock.handlers.source_files import NO_FILES, UnusedFiles
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.chunk.text import CHARS_PER_TOKEN
 from penstock.queue import transitions
 from penstock.queue.job import Job, JobQuery, Settlement, Status
@@ -295,7 +294,7 @@ ExecutionGuard: TypeAlias = Callable[[int], AbstractContextManager[None]]
 """Makes the context manager around an execution, given the number of the execution."""
 
 
-class DocumentTools(NamedTuple):
+class DocumentTools(msgspec.Struct, frozen=True):
     """The catalog, phases and files of documents, as used by a worker."""
 
     catalog: Catalog
@@ -307,7 +306,7 @@ class DocumentTools(NamedTuple):
         self.catalog.close()
 
 
-class Line(NamedTuple):
+class Line(msgspec.Struct, frozen=True):
     """Tasks waiting in a lane. Pages for OCR wait separately from pages with a text layer."""
 
     lane: Phase

@@ -17,7 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.named_tuple import NamedTuple
+import msgspec
+
 from penstock.state_directory import make_private
 from penstock.vocabulary import how_many
 
@@ -35,7 +36,7 @@ _PROC = Path("/proc")
 log = logging.getLogger("penstock.worker")
 
 
-class ProcessInfo(NamedTuple):
+class ProcessInfo(msgspec.Struct, frozen=True):
     """A process as /proc shows it. ``started``: ticks since the boot."""
 
     pid: int
@@ -44,7 +45,7 @@ class ProcessInfo(NamedTuple):
     started: int
 
 
-class GroupLeader(NamedTuple):
+class GroupLeader(msgspec.Struct, frozen=True):
     """The process of a child, as recorded by the supervisor, with session, boot and container.
 
     The kernel does not assign a process id while a group has it. So a group with the id of a child is the
@@ -72,7 +73,7 @@ class GroupLeader(NamedTuple):
             return None
 
     def to_text(self) -> str:
-        return " ".join(map(str, self))
+        return f"{self.pid} {self.started} {self.session} {self.realm}"
 
 
 def kill_left_behind(leader: GroupLeader) -> int:

@@ -28,7 +28,6 @@ from penstock.catalog.rules.publication import (
 )
 from penstock.catalog.values import FailureKind, LedgerEntry, LedgerKind, Place
 from penstock.errors import ParserFailed
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.budget import FileMark
 from penstock.queue import payloads, transitions
 from penstock.queue.job import CHILDREN, Job, JobQuery, Settlement, Status
@@ -203,7 +202,7 @@ def resolve_dead(executing: Execution | None, run: FileRun | None = None) -> Res
     """
     mark = run.mark if run is not None else None
     if executing is not None and mark is not None and mark.member < len(executing.members):
-        executing = executing._replace(members=(executing.members[mark.member],))
+        executing = msgspec.structs.replace(executing, members=(executing.members[mark.member],))
     several = executing is not None and len(executing.members) > 1
 
     def resolve(job: Job) -> Settlement:
@@ -238,11 +237,11 @@ def resolve_crashed(executing: Execution, run: FileRun | None, exitcode: int | N
 
 def was_executing(job: Job, executing: Execution | None) -> bool:
     return executing is not None and any(
-        (job.queue_id, job.claim_number) == member[:2] for member in executing.members
+        (job.queue_id, job.claim_number) == member.name for member in executing.members
     )
 
 
-class ParsedFile(NamedTuple):
+class ParsedFile(msgspec.Struct, frozen=True):
     """The file being parsed at the end of a process, and the job of the file."""
 
     queue_id: str

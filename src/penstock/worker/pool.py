@@ -29,7 +29,6 @@ from penstock.errors import DiskFull, PenstockError
 from penstock.handlers.context import Registry
 from penstock.handlers.source_files import NO_FILES, SourceFiles
 from penstock.interpreter import WithoutCollections, inherited_path
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.vectors.cache import CacheDirectory
 from penstock.queue import transitions
 from penstock.queue.job import Job, Settlement
@@ -55,7 +54,7 @@ LOOK_AGAIN_S = 10.0
 response was lost."""
 
 
-class Kill(NamedTuple):
+class Kill(msgspec.Struct, frozen=True):
     """A pending kill of a process, because some jobs (``culprits``) of the execution have to be stopped."""
 
     number: int
@@ -175,7 +174,8 @@ class ChildHandle:
             self._extra_time = (execution.number, before + min(seconds, now - execution.started - before))
         self._stop_requests = {key: at + seconds for key, at in self._stop_requests.items()}
         if self._pending_kill is not None:
-            self._pending_kill = self._pending_kill._replace(kill_at=self._pending_kill.kill_at + seconds)
+            kill_at = self._pending_kill.kill_at + seconds
+            self._pending_kill = msgspec.structs.replace(self._pending_kill, kill_at=kill_at)
 
     def elapsed(self, execution: Execution, since: float, now: float) -> float:
         return now - since - self._extra_time_of(execution)

@@ -21,7 +21,6 @@ import msgspec
 
 from penstock.catalog.values import Phase
 from penstock.errors import DiskFull
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.budget import FileMark
 from penstock.queue.job import Settlement
 
@@ -115,15 +114,20 @@ _START_AT, _END = 32, (1 << 32) - 1
 log = logging.getLogger("penstock.worker")
 
 
-class ExecutingJob(NamedTuple):
+class ExecutingJob(msgspec.Struct, frozen=True, array_like=True):
     """One of the jobs in an execution."""
 
     queue_id: str
     claim_number: int
     timeout_s: int
 
+    @property
+    def name(self) -> tuple[str, int]:
+        """Id and claim number."""
+        return self.queue_id, self.claim_number
 
-class Execution(NamedTuple):
+
+class Execution(msgspec.Struct, frozen=True):
     """One call of a handler. ``number`` is unique in the child; claim numbers repeat from job to job."""
 
     number: int
@@ -136,7 +140,7 @@ class Execution(NamedTuple):
         return self.members[0].queue_id.startswith(TASKS)
 
 
-class FileRun(NamedTuple):
+class FileRun(msgspec.Struct, frozen=True):
     """The file being parsed in a batch, if any, and since when."""
 
     mark: FileMark | None

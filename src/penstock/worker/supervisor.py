@@ -22,7 +22,6 @@ import msgspec
 from penstock import clock
 from penstock.catalog.rules import publication
 from penstock.errors import PenstockError, WorkerFailed
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline import budget
 from penstock.queue import transitions
 from penstock.queue.job import DOCUMENT_FILE, WORKER_ENDED, Beat, Job, Settlement, WorkerReport
@@ -80,7 +79,7 @@ BLOCKED = "its process blocked the store; it runs alone now"
 log = logging.getLogger("penstock.worker")
 
 
-class Culprits(NamedTuple):
+class Culprits(msgspec.Struct, frozen=True):
     """Jobs responsible for the delay of an execution, and the rule for settling them."""
 
     indexes: frozenset[int]
@@ -488,7 +487,7 @@ class Supervisor:
             if execution is None or not child.may_hold_up_jobs(execution, now):
                 continue
             held = orphans.held_by(self._queue, child.worker_id)
-            beside = {member[:2] for member in child.state.beside()}
+            beside = {member.name for member in child.state.beside()}
             behind = [
                 job
                 for job in held
