@@ -6,7 +6,6 @@ import hashlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -32,7 +31,7 @@ from penstock.handlers.generations import (
     embed,
     embed_texts,
 )
-from penstock.handlers.graphs import ChunkGraphs
+from penstock.handlers.graphs import ChunkGraphs, ServiceGraphs
 from penstock.handlers.members import FileContent, MemberReader
 from penstock.handlers.outside_stores import POINTS_A_CALL, GraphCopies, OutsideVectors
 from penstock.handlers.source_files import PageFiles
@@ -45,9 +44,6 @@ from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.graph.factory import fingerprints_here
 from penstock.pipeline.pipeline import Pipeline
 from penstock.vocabulary import with_remedy
-
-if TYPE_CHECKING:
-    from penstock.handlers.graphs import ServiceGraphs
 
 OTHER_EXTRACTOR = (
     "the document is to be extracted with other settings than those of this worker; run `penstock rebuild`"
@@ -95,21 +91,14 @@ class Phases:
         self._open_file: _OpenFile | None = None
         self._keep_at = 0.0
         self._graphs = ChunkGraphs(catalog, pipeline.llm)
-        self._asked = self._open_service_graphs()
+        llm = pipeline.llm
+        self._asked = ServiceGraphs(catalog, llm, self._graphs) if llm is not None else None
         self._extractors = fingerprints_here(pipeline.llm)
         self._lanes: Mapping[Phase, Callable[[Sequence[Task]], list[TaskOutcome]]] = {
             Phase.OCR: self._read_pages,
             Phase.VECTOR: self._embed,
             EXTRACTING: self._extract,
         }
-
-    def _open_service_graphs(self) -> ServiceGraphs | None:
-        if self._pipeline.llm is None:
-            return None
-        # Most processes ask no model, and need no HTTP client.
-        from penstock.handlers.graphs import ServiceGraphs
-
-        return ServiceGraphs(self._catalog, self._pipeline.llm, self._graphs)
 
     def fingerprint(self, lane: Phase) -> str | None:
         return self._pipeline.space if lane is Phase.VECTOR else None
