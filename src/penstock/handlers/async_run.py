@@ -18,7 +18,7 @@ from typing import Any
 from penstock.errors import Cancelled
 from penstock.handlers.context import Context
 
-POLL_S = 0.1
+_POLL_S = 0.1
 """Time between two looks at the cancel flag while a function awaits."""
 
 
@@ -81,7 +81,7 @@ async def _watched(coroutine: Coroutine[Any, Any, Any], context: Context) -> Any
     task = asyncio.create_task(coroutine)
     cancelled: Cancelled | None = None
     try:
-        while not (await asyncio.wait({task}, timeout=POLL_S))[0]:
+        while not (await asyncio.wait({task}, timeout=_POLL_S))[0]:
             try:
                 context.checkpoint()
             except Cancelled as error:

@@ -49,7 +49,7 @@ from penstock.vocabulary import how_many
 # another way of making documents was asked for.
 
 
-def member_job(
+def _member_job(
     context: Context, request: FileRequest, path: str, size: int, *, archives: bool | None = None
 ) -> NewJob:
     """A child job for one file inside a container. ``archives``: by default as for the container."""
@@ -95,7 +95,7 @@ def send_outdated(
         context.expand(
             [
                 # An archive is known only because it was to be opened.
-                member_job(context, request, one.path, one.size, archives=_opens(request, one.path))
+                _member_job(context, request, one.path, one.size, archives=_opens(request, one.path))
                 for one in some
             ]
         )
@@ -253,7 +253,7 @@ class ContainerMembers:
                 self._catalog.store(new[first : first + MAX_DOCUMENTS])
             self.sent = True
             self._context.expand(
-                [member_job(self._context, self._request, member.path, member.size) for member in some]
+                [_member_job(self._context, self._request, member.path, member.size) for member in some]
             )
 
     def _unread(self, member: _Member) -> Any:

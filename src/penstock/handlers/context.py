@@ -35,9 +35,9 @@ from penstock.queue.retry import JOB_BACKOFF, Backoff
 from penstock.traces import job_fields
 from penstock.vocabulary import with_remedy
 
-PROGRESS_LIMIT = 3_500
+_PROGRESS_LIMIT = 3_500
 """Bytes of encoded progress, which must fit a fixed place in shared memory."""
-FILE_LIMIT = 1_000
+_FILE_LIMIT = 1_000
 """Characters of the current file's path in the progress."""
 MAX_CHILDREN = 1_000
 """Children per call of ``expand``, to bound the transaction."""
@@ -74,7 +74,7 @@ class ProgressReport(msgspec.Struct, frozen=True):
         # Texts may quote a file name that is not valid text.
         message, file = (
             None if text is None else transitions.printable(str(text)[:limit])
-            for text, limit in ((self.message, PROGRESS_LIMIT), (self.current_file, FILE_LIMIT))
+            for text, limit in ((self.message, _PROGRESS_LIMIT), (self.current_file, _FILE_LIMIT))
         )
         percent = round(self.current / self.total * 100, 1) if self.total else 0.0
         progress = {"current": self.current, "total": self.total, "percent": percent, "message": message}
@@ -173,7 +173,7 @@ class Context:
         if self._first_start is not None:
             progress = progress | {transitions.FIRST_START: self._first_start}
         encoded = msgspec.json.encode(progress)
-        if len(encoded) > PROGRESS_LIMIT:
+        if len(encoded) > _PROGRESS_LIMIT:
             encoded = msgspec.json.encode(progress | {"message": None, "counts": {}})
         return encoded.decode()
 
@@ -208,7 +208,7 @@ class Context:
 Handler: TypeAlias = Callable[[Context], Any]
 BatchHandler: TypeAlias = Callable[[Sequence[Context]], Sequence[Any]]
 
-MAX_BATCH = 100
+_MAX_BATCH = 100
 
 
 class Wait(msgspec.Struct, frozen=True):
@@ -278,8 +278,8 @@ class Registry:
             raise InvalidRequest(f"{item_type}/{op} already has a handler")
         if not callable(handler):
             raise InvalidRequest(f"{item_type}/{op}: {type(handler).__name__} cannot be called")
-        if isinstance(batch, bool) or not isinstance(batch, int) or not 0 <= batch <= MAX_BATCH:
-            raise InvalidRequest(f"a batch has 1 to {MAX_BATCH} jobs, got {str(batch)[:80]!r}")
+        if isinstance(batch, bool) or not isinstance(batch, int) or not 0 <= batch <= _MAX_BATCH:
+            raise InvalidRequest(f"a batch has 1 to {_MAX_BATCH} jobs, got {str(batch)[:80]!r}")
         self._handlers[item_type, op] = Registered(handler, batch, backoff, beside, own)
 
     def wrap(
@@ -308,7 +308,7 @@ class Registry:
 # Outcomes of tasks that failed, by the error: who is at fault, and whether a retry is spent.
 
 
-SERVICE_PAUSE = timedelta(seconds=10)
+_SERVICE_PAUSE = timedelta(seconds=10)
 """Wait before a task is sent again to an endpoint that is down and names no time."""
 
 
@@ -322,7 +322,7 @@ def postponed(task: Task, error: ServiceUnavailable | CallLimitReached) -> TaskO
     """Wait as long as the service asks for, without spending a retry."""
     message = with_remedy(retry.error_summary(error), error.remedy)[:MAX_MESSAGE]
     failure = Failure(error.code, message, FailureKind.OUTAGE)
-    return publication.postponed(task, failure, error.retry_after or SERVICE_PAUSE)
+    return publication.postponed(task, failure, error.retry_after or _SERVICE_PAUSE)
 
 
 def failed_at_service(task: Task, error: Exception) -> TaskOutcome:

@@ -164,7 +164,7 @@ _MARKS = {
     "rust": ("Cargo.toml",),
     "python": ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt"),
 }
-MIXED = "mixed"
+_MIXED = "mixed"
 
 
 def file_mismatches(context: Context, size: int, content_hash: str | None) -> list[str]:
@@ -208,7 +208,7 @@ def project_mismatches(payload: ProjectPayload) -> Iterator[str]:
             yield f"git_remote: declared {payload.git_remote}, found {remote or 'none'}"
     if payload.project_type is not None:
         languages = _languages(payload.identifier)
-        actual = languages[0] if len(languages) == 1 else MIXED
+        actual = languages[0] if len(languages) == 1 else _MIXED
         if languages and payload.project_type != actual:
             yield f"project_type: declared {payload.project_type}, found {actual}"
 
@@ -221,8 +221,8 @@ def _languages(root: str) -> list[str]:
 _payload = msgspec.json.Decoder(FilePayload).decode
 
 
-NOT_OPENED = "ERR_ARCHIVE"
-FAILURE_CODES = {NOT_OPENED: "Index the archive with `penstock index --archives`, or set PENSTOCK_ARCHIVES."}
+_NOT_OPENED = "ERR_ARCHIVE"
+FAILURE_CODES = {_NOT_OPENED: "Index the archive with `penstock index --archives`, or set PENSTOCK_ARCHIVES."}
 
 
 class FailedBefore(Exception):
@@ -404,8 +404,8 @@ class FileRequest(msgspec.Struct, frozen=True, kw_only=True):
         if known is None or known.published_id is None:
             raise PermanentFailure(
                 f"{self.path} is an archive, and archives are not opened by default",
-                code=NOT_OPENED,
-                remedy=FAILURE_CODES[NOT_OPENED],
+                code=_NOT_OPENED,
+                remedy=FAILURE_CODES[_NOT_OPENED],
             )
 
     def _trusts(self, known: Source) -> bool:

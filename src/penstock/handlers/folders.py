@@ -54,7 +54,7 @@ from penstock.queue.schedules import SCHEDULE
 # Jobs bound to a branch: while another branch is checked out, the files on the disk are not theirs.
 
 
-SWITCH_DELAY = timedelta(seconds=1)
+_SWITCH_DELAY = timedelta(seconds=1)
 
 
 def other_branch(context: Context) -> dict[str, Any] | Later | None:
@@ -63,7 +63,7 @@ def other_branch(context: Context) -> dict[str, Any] | Later | None:
     reason = other_state(root, context.claim.branch) if isinstance(root, str) else None
     if reason is None:
         return None
-    return Later(reason, SWITCH_DELAY) if reason == SWITCHING else {"outcome": "kept", "note": reason}
+    return Later(reason, _SWITCH_DELAY) if reason == SWITCHING else {"outcome": "kept", "note": reason}
 
 
 def scheduled_for_another(context: Context) -> Wait | None:

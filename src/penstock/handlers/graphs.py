@@ -98,7 +98,7 @@ def _positions(tasks: Sequence[Task], hashes: Sequence[str]) -> list[int]:
 
 
 Result: TypeAlias = Extraction | Exception
-UNANSWERED = (ServiceUnavailable, CallLimitReached, TokenLimitReached, EndpointSilent)
+_UNANSWERED = (ServiceUnavailable, CallLimitReached, TokenLimitReached, EndpointSilent)
 """Errors of a call that the service did not answer, or that was not made."""
 
 
@@ -139,7 +139,7 @@ class ServiceGraphs:
                 down = [one for one in results if isinstance(one, ServiceUnavailable)]
                 if down:
                     raise down[0]
-                self._answered = any(not isinstance(one, UNANSWERED) for one in results)
+                self._answered = any(not isinstance(one, _UNANSWERED) for one in results)
                 if not self._answered and isinstance(results[0], Exception):
                     # No call was made, or none answered: the breaker stays as it is.
                     raise results[0]
@@ -149,7 +149,7 @@ class ServiceGraphs:
             return [known if isinstance(one, ServiceUnavailable) else one for one in results] or [
                 known for _ in tasks
             ]
-        except UNANSWERED:
+        except _UNANSWERED:
             pass
         return results
 
@@ -191,7 +191,7 @@ class ServiceGraphs:
         A text that a model cannot cope with would otherwise be sent for ever.
         """
         silent = [one for one in results if isinstance(one, EndpointSilent)]
-        if not silent or any(not isinstance(one, UNANSWERED) for one in results):
+        if not silent or any(not isinstance(one, _UNANSWERED) for one in results):
             return results
         answers = False
         with suppress(PenstockError):

@@ -217,7 +217,7 @@ def hash_of(path: str, limits: ExtractLimits) -> str:
         return digest.hexdigest()
 
 
-ALL = 1 << 30
+_ALL = 1 << 30
 
 
 class MemberState(msgspec.Struct, frozen=True):
@@ -338,7 +338,7 @@ class Container:
         """Read the batch from this number on; empty after the last."""
         if not self._archive and first > 1:
             return ()
-        pages = range(first, ALL) if self._archive else range(1, 2)
+        pages = range(first, _ALL) if self._archive else range(1, 2)
         batch = safely_named(self._pipeline.draft(self._content, ChunkSizes(), pages=pages).attachments)
         self._batch = {member.name: member for member in batch}
         self._numbers.update({member.name: number for number, member in enumerate(batch, first)})

@@ -106,7 +106,7 @@ def unmounted_reason(catalog: Catalog, known: Source) -> str | None:
 # Such a source is renamed. It keeps its id, chunks and vectors, instead of being removed and indexed again.
 
 
-MAX_SAME_SIZE = 10_000
+_MAX_SAME_SIZE = 10_000
 """Sources compared because of their size alone, for a batch of files."""
 
 
@@ -147,7 +147,7 @@ class MoveDetection:
         self._place = place
         self._limits = limits
         self._gone = gone or gone_for_sure
-        self._by_size = MAX_SAME_SIZE if other_times else 0
+        self._by_size = _MAX_SAME_SIZE if other_times else 0
 
     def move(self, files: Sequence[UnknownFile], asked_at: datetime) -> dict[str, KnownSource]:
         """Rename the sources of these files in one transaction; returns the old sources by new path."""

@@ -32,11 +32,11 @@ from penstock.vocabulary import how_many
 
 LEASE = timedelta(seconds=60)
 """Time without a batch after which another worker goes on. Both writing the same batch does no harm."""
-CHECK_S = 60.0
+_CHECK_S = 60.0
 """Time between two looks at a sample of a filled store."""
-OTHERS_S = 5.0
+_OTHERS_S = 5.0
 """Time between two attempts to fill a store that another worker is filling."""
-SAMPLE = 50
+_SAMPLE = 50
 """Texts at either end of the catalog that are looked for: a store from a backup lacks the newest."""
 
 log = logging.getLogger("penstock.upkeep")
@@ -88,7 +88,7 @@ class StoreFiller:
             return False
         fill = self._outside.begin_fill(self._store, self._address, LEASE)
         if fill is None:
-            self._ask_at = clock.elapsed_s() + OTHERS_S
+            self._ask_at = clock.elapsed_s() + _OTHERS_S
             return False
         try:
             return self._copy_some(fill)
@@ -114,11 +114,11 @@ class StoreFiller:
         """Check a sample from time to time. A store with a missing sample is filled from the beginning."""
         if clock.elapsed_s() < self._check_at:
             return False
-        if self._lacks(self._outside.outer_texts(self._store, SAMPLE)):
+        if self._lacks(self._outside.outer_texts(self._store, _SAMPLE)):
             log.warning("the %s store %s has lost data, and is filled again", self._store, self._address)
             self._outside.set_filled(self._store, self._address, filled=False)
             return True
-        self._check_at = clock.elapsed_s() + CHECK_S
+        self._check_at = clock.elapsed_s() + _CHECK_S
         return False
 
 
@@ -351,7 +351,7 @@ def _equal(text: TextGraph, copied: CopiedText) -> bool:
 # Outside stores compared with the catalog: fill progress, differences and repair.
 
 
-NO_STORE = "default"
+_NO_STORE = "default"
 MOST_PENDING = 1_000_000
 LATER = timedelta(days=1)
 """Removals due within this time are left to a worker."""
@@ -378,7 +378,7 @@ def store_progress(outside: OutsideStores, settings: Settings) -> list[StoreProg
     named = {OutsideStore.VECTOR: settings.vector_store, OutsideStore.GRAPH: settings.graph_store}
     found = {kind: outside.fill_progress(kind) for kind in OutsideStore}
     for kind, url in named.items():
-        if url != NO_STORE and found[kind] is None:
+        if url != _NO_STORE and found[kind] is None:
             found[kind] = FillProgress(StoreUrl(url).masked, filled=False, copied=0, percent=0)
     return [StoreProgress(kind=kind, **one._asdict()) for kind, one in found.items() if one is not None]
 
@@ -505,7 +505,7 @@ def _batches(ids: Collection[int]) -> Iterator[list[int]]:
 POINTS_A_CALL = 64
 """Tasks that are embedded together at least, so that a call to the store is worth its way."""
 
-worker_log = logging.getLogger("penstock.worker")
+_worker_log = logging.getLogger("penstock.worker")
 
 
 class OutsideVectors:
@@ -589,7 +589,7 @@ class OutsideVectors:
                 with self._calling():
                     self._store.delete(collection_name(self._catalog_id, space), ids)
         except ServiceUnavailable as error:
-            worker_log.warning("%s to be removed later: %s", how_many(len(found), "vector"), error.message)
+            _worker_log.warning("%s to be removed later: %s", how_many(len(found), "vector"), error.message)
             return False
         self._catalog.outside.forget_removals(OutsideStore.VECTOR, [one.removal_id for one in found])
         return len(found) == AT_ONCE

@@ -48,11 +48,11 @@ from penstock.vocabulary import with_remedy
 OTHER_EXTRACTOR = (
     "the document is to be extracted with other settings than those of this worker; run `penstock rebuild`"
 )
-ASKED = 16
+_ASKED = 16
 """Tasks of a batch that a language model is asked for."""
 
-WAIT_FOR_MEMORY_S = 0.2
-KEEP_S = 0.1
+_WAIT_FOR_MEMORY_S = 0.2
+_KEEP_S = 0.1
 """Time between two looks at outside stores, in a worker without a thread for them."""
 
 FAILURE_CODES = {
@@ -116,7 +116,7 @@ class Phases:
         if lane is not EXTRACTING:
             return 0
         # Kept small: after a crash, all tasks of the batch are sent, and paid for, again.
-        return ASKED if self._asked is not None else PHASES[lane].batch if self._copies is not None else 0
+        return _ASKED if self._asked is not None else PHASES[lane].batch if self._copies is not None else 0
 
     def run(self, lane: Phase, tasks: Sequence[Task], *, embedding: bool = False) -> list[TaskOutcome]:
         """Run tasks. ``embedding``: embed pages at once, if this worker serves the vector lane as well."""
@@ -135,7 +135,7 @@ class Phases:
         """Do a piece of the upkeep of outside stores; a store without an answer is skipped."""
         now, stores = clock.elapsed_s(), (self._outside, self._copies)
         for store in stores if now >= self._keep_at else ():
-            self._keep_at = now + KEEP_S
+            self._keep_at = now + _KEEP_S
             if store is not None:
                 with suppress(ServiceUnavailable):
                     store.keep()
@@ -222,7 +222,7 @@ class Phases:
             pages = range(min(numbers), max(numbers) + 1)
             draft = self._pipeline.draft(file.content, file.sizes, pages=pages, ocr=file.recognizes)
         except MemoryInUse:
-            time.sleep(WAIT_FOR_MEMORY_S)
+            time.sleep(_WAIT_FOR_MEMORY_S)
             return [publication.released(task) for task in tasks]
         except Exception as error:  # noqa: BLE001 - as above
             return [failed(task, error) for task in tasks]
@@ -243,7 +243,7 @@ class Phases:
             if page is not None:
                 page = self.page_files.keep(file.source.source_id, file.source.content_hash, page)
         except MemoryInUse:
-            time.sleep(WAIT_FOR_MEMORY_S)
+            time.sleep(_WAIT_FOR_MEMORY_S)
             return publication.released(task)
         except ServiceUnavailable as down:
             return postponed(task, down)

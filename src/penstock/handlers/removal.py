@@ -104,7 +104,7 @@ BATCH_JOBS = 500
 STOP_TIMEOUT_S = 30.0
 """Time for running jobs to stop. Then they are removed while they run; the tombstone of the tenant refuses
 their later writes."""
-POLL_S = 0.2
+_POLL_S = 0.2
 
 
 class Purged(msgspec.Struct, frozen=True):
@@ -141,7 +141,7 @@ def purge_jobs(queue: Queue, tenant_id: str, context: Context) -> Purged:
             removed, None, f"waiting for {found.running} running jobs of the tenant", jobs=removed
         )
         if waiting:
-            pause.wait(POLL_S)
+            pause.wait(_POLL_S)
 
 
 def _drop_schedules(queue: Queue, tenant_id: str, asked_at: datetime) -> None:
@@ -189,7 +189,7 @@ def _is_earlier(job: Job, asked_at: datetime) -> bool:
 # gives turns to all others as well: it releases a job while an earlier one runs, or waits in its place.
 
 
-REASON = "another job for paths of this collection runs before it, and the worker is serial"
+_REASON = "another job for paths of this collection runs before it, and the worker is serial"
 AGAIN_S, LONGEST_S = 0.05, 5.0
 """Time until the next look at a job, for each job before it, and the longest one."""
 SHARE = 0.1
@@ -252,7 +252,7 @@ def _turn(queue: Queue, context: Context) -> Later | None:
     now = queue.now()
     longest_s = max(((now - (job.started_at or now)).total_seconds() for job in running), default=0.0)
     seconds = AGAIN_S * before + SHARE * max(longest_s, 0.0)
-    return Later(REASON, timedelta(seconds=min(seconds, LONGEST_S)))
+    return Later(_REASON, timedelta(seconds=min(seconds, LONGEST_S)))
 
 
 def _jobs_for_paths(queue: Queue, own: Job, status: Status) -> list[Job]:
@@ -276,4 +276,4 @@ def _start(job: Job) -> tuple[float, str]:
 
 def _waits_for_its_turn(job: Job) -> bool:
     """True for a job that this rule released; those that are held for other reasons are passed."""
-    return job.held is Held.TIME and job.error_message == REASON
+    return job.held is Held.TIME and job.error_message == _REASON

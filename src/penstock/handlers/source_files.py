@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 SUFFIX = "_nohf.md"
-LONGEST_PATH = 1_000
+_LONGEST_PATH = 1_000
 """Characters of a path that the catalog keeps."""
 _HASH_CHARS = 16
 
@@ -61,9 +61,9 @@ class PageFiles:
             return page
         path = self._folder(source_id) / content_hash[:_HASH_CHARS] / f"{page.number:04}{SUFFIX}"
         try:
-            if len(str(path)) > LONGEST_PATH:
-                raise OSError(0, f"the path has more than {LONGEST_PATH:,} characters")
-            write_atomically(path, page.text)
+            if len(str(path)) > _LONGEST_PATH:
+                raise OSError(0, f"the path has more than {_LONGEST_PATH:,} characters")
+            _write_atomically(path, page.text)
         except OSError as error:
             warning = f"its Markdown could not be written below {self._directory}: {error.strerror}"
             return msgspec.structs.replace(page, warnings=(*page.warnings, warning))
@@ -95,7 +95,7 @@ class PageFiles:
         return self._directory / re.sub(r"[^A-Za-z0-9-]", "_", source_id)
 
 
-def write_atomically(path: Path, text: str) -> None:
+def _write_atomically(path: Path, text: str) -> None:
     """Write a file atomically: a reader, also after a crash, sees the old or the new content."""
     make_private(path.parent)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
@@ -129,8 +129,8 @@ _BY_MEDIA_TYPE = {
 _UNSPECIFIC = frozenset(["", "text/plain", "application/octet-stream", "binary/octet-stream"])
 _UNICODE = frozenset(["", "utf-8", "utf8", "us-ascii"])
 _HOSTS = "hosts"
-WAIT_STEP_S = 0.5
-LONGEST_TURN_S = 300.0
+_WAIT_STEP_S = 0.5
+_LONGEST_TURN_S = 300.0
 
 
 class FetchedFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -298,7 +298,7 @@ class FetchedFiles:
         turn = self._reserve_turn(host, delay_s)
         while (left := turn - clock.now().timestamp()) > 0:
             checkpoint()
-            time.sleep(min(left, WAIT_STEP_S))
+            time.sleep(min(left, _WAIT_STEP_S))
 
     def _reserve_turn(self, host: str, delay_s: float) -> float:
         """The time of the next free turn, which is taken."""
@@ -313,7 +313,7 @@ class FetchedFiles:
             except ValueError:
                 turn = now
             # A turn too far ahead comes from a clock that was set back, or from a process that gave up.
-            turn = now if turn > now + LONGEST_TURN_S else max(turn, now)
+            turn = now if turn > now + _LONGEST_TURN_S else max(turn, now)
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{turn + delay_s:.6f}".encode(), 0)
             return turn
@@ -406,11 +406,11 @@ def _write(file: Path, data: bytes) -> None:
 
 IMAGES = "page_images"
 """Folder of the state directory with pictures of pages."""
-UPLOADS = "uploads"
+_UPLOADS = "uploads"
 """Folder of the state directory with uploaded files, unless the settings name another."""
 FETCHED = "web"
 """Folder of the state directory with contents of web pages."""
-LOCK = ".lock"
+_LOCK = ".lock"
 
 
 class UnusedFiles(Protocol):
@@ -457,7 +457,7 @@ NO_FILES = SourceFiles()
 
 def uploads_directory(settings: Settings) -> Path:
     """The directory with uploaded files."""
-    return Path(settings.uploads_dir) if settings.uploads_dir else settings.state_dir / UPLOADS
+    return Path(settings.uploads_dir) if settings.uploads_dir else settings.state_dir / _UPLOADS
 
 
 def fetched_files(settings: Settings) -> FetchedFiles:
@@ -493,7 +493,7 @@ class UploadsLock:
 @contextmanager
 def uploads_lock(directory: Path) -> Iterator[UploadsLock]:
     """Hold the lock under which uploaded files are put in place or removed."""
-    descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield UploadsLock(descriptor)

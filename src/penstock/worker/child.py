@@ -67,14 +67,14 @@ class ChildOptions(msgspec.Struct, frozen=True):
 # Batch sizes: how many jobs to claim at once, and how long tasks run between two claims.
 
 
-BATCH_LIMIT = 100
-BATCH_WORTH_S = 0.1
+_BATCH_LIMIT = 100
+_BATCH_WORTH_S = 0.1
 """Target amount of work in one claim."""
 AHEAD_WORTH_S = 0.02
 """Longest work of a batch during which the next one is claimed: the jobs of both wait less than those of one
 batch may."""
 SLOW_S = 0.05
-NEWEST_SHARE = 0.2
+_NEWEST_SHARE = 0.2
 LONGEST_TASK_TIME_S = 0.1
 SMALL_JOB_S = 0.1
 """Longest duration of a small job."""
@@ -86,7 +86,7 @@ class BatchSize:
     """Running averages of job durations, and the turn of jobs and tasks."""
 
     def __init__(self) -> None:
-        self._seconds_a_job = BATCH_WORTH_S
+        self._seconds_a_job = _BATCH_WORTH_S
         self._by_kind: dict[tuple[str, str], float] = {}
         self._call_size = 1
         self._task_time_s = 0.0
@@ -96,19 +96,19 @@ class BatchSize:
     def record(self, kind: tuple[str, str], seconds: float, call_size: int = 1) -> None:
         """Record the duration of a job of this kind, and the batch size of the handler."""
         self._call_size = call_size
-        self._seconds_a_job += (seconds - self._seconds_a_job) * NEWEST_SHARE
+        self._seconds_a_job += (seconds - self._seconds_a_job) * _NEWEST_SHARE
         before = self._by_kind.get(kind, seconds)
-        self._by_kind[kind] = before + (seconds - before) * NEWEST_SHARE
+        self._by_kind[kind] = before + (seconds - before) * _NEWEST_SHARE
 
     def limit(self, most: int | None = None) -> int:
         """Number of jobs to claim. A batch handler gets all jobs of a call from one claim."""
-        jobs = max(int(BATCH_WORTH_S / max(self._seconds_a_job, 1e-6)), self._call_size)
-        return max(1, min(BATCH_LIMIT, jobs, BATCH_LIMIT if most is None else most))
+        jobs = max(int(_BATCH_WORTH_S / max(self._seconds_a_job, 1e-6)), self._call_size)
+        return max(1, min(_BATCH_LIMIT, jobs, _BATCH_LIMIT if most is None else most))
 
     @property
     def is_quick(self) -> bool:
         """True if a full batch takes so little time that the next may be claimed before its end."""
-        return self._seconds_a_job * BATCH_LIMIT <= AHEAD_WORTH_S
+        return self._seconds_a_job * _BATCH_LIMIT <= AHEAD_WORTH_S
 
     def record_jobs(self, seconds: float, *, single: bool, now: float) -> None:
         """Give tasks as much time. ``single``: no other job was claimed with this one."""
@@ -207,10 +207,10 @@ class ClaimedJobs:
 
 MOST_BESIDE = 16
 """Most of these jobs in one process at a time."""
-THREADS_EACH = 3
+_THREADS_EACH = 3
 """The thread of a job, one for its deadline, and one for the resolver."""
 FULL = f"{MOST_BESIDE} jobs of this kind wait for the network here; it is looked at again soon"
-AGAIN_S = 5.0
+_AGAIN_S = 5.0
 """Shortest time until a job that found no room is looked at again; at most twice as long."""
 
 
@@ -236,7 +236,7 @@ class BesideJobs:
 
     @property
     def threads(self) -> int:
-        return THREADS_EACH * len(self._running)
+        return _THREADS_EACH * len(self._running)
 
     def names(self) -> set[tuple[str, int]]:
         """Id and claim number of each."""
@@ -280,27 +280,27 @@ class BesideJobs:
 
 
 def _later(claim: Claim) -> Settlement:
-    delay = timedelta(seconds=AGAIN_S * random.uniform(1, 2))
+    delay = timedelta(seconds=_AGAIN_S * random.uniform(1, 2))
     return transitions.released(claim, FULL, delay=delay, code="ERR_TOO_EARLY")
 
 
-SETTLE_AT = 100
-SETTLE_AFTER_S = 0.05
+_SETTLE_AT = 100
+_SETTLE_AFTER_S = 0.05
 RELEASE_AFTER_S = 1.0
 """Claimed jobs that wait this long behind a slow job are released for other workers."""
-LEASE_OVER = "its lease may have ended before it began"
-OLDEST_EVERY = 16
-CLAIM_EVERY_S = 0.25
+_LEASE_OVER = "its lease may have ended before it began"
+_OLDEST_EVERY = 16
+_CLAIM_EVERY_S = 0.25
 """Time between two claims while tasks run and no hint of a job came: a job may have become due."""
-EXIT_CHECK_S = 0.5
+_EXIT_CHECK_S = 0.5
 """Time between two checks for a stop request while the child waits for work."""
-DUE_MARGIN_S = 0.02
+_DUE_MARGIN_S = 0.02
 """Time from the end of a job until its release is stored, from which a store counts the delay."""
-LEAVE_WITHIN_S = 60.0
-MOST_DUE = 1_000
-BESIDE_CHECK_S = 0.05
+_LEAVE_WITHIN_S = 60.0
+_MOST_DUE = 1_000
+_BESIDE_CHECK_S = 0.05
 """Time between two looks at the results of jobs in threads."""
-HEARTBEAT_S = 1.0
+_HEARTBEAT_S = 1.0
 """Time between two heartbeats of a child that waits for work."""
 
 log = logging.getLogger("penstock.worker")
@@ -397,7 +397,7 @@ class Child:
         """Decide whether to claim now: within a batch of tasks only when jobs may be waiting."""
         if self._lanes is None or not self._lanes.has_batch or len(self._outbox):
             return True
-        return self._now() - self._claimed_at > CLAIM_EVERY_S or self._queue.wait(0)
+        return self._now() - self._claimed_at > _CLAIM_EVERY_S or self._queue.wait(0)
 
     def _leaving(self) -> bool:
         return self._guard.exit_requested or self._state.exit_requested()
@@ -416,7 +416,7 @@ class Child:
             self._guard.exit_with_parent()
             # Also without a job: the breaker of a service may become half-open.
             self._report_services()
-            piece = BESIDE_CHECK_S if self._beside else EXIT_CHECK_S
+            piece = _BESIDE_CHECK_S if self._beside else _EXIT_CHECK_S
             if self._queue.wait(min(left, piece)) or self._background_done() or len(self._outbox):
                 break
         self._state.set_idle(False)
@@ -478,7 +478,7 @@ class Child:
             limit,
             self._options.lease,
             self._options.lease_by_type,
-            oldest=self._rounds % OLDEST_EVERY == 0,
+            oldest=self._rounds % _OLDEST_EVERY == 0,
         )
 
     def _accept(self, attempt: Callable[[], list[Claim]]) -> int:
@@ -533,8 +533,8 @@ class Child:
         started = self._begin()
         if self._lease_may_be_over(kind[0], started):
             self._executing_since = 0.0
-            log.warning("released %s: %s", how_many(len(claims) + len(self._claimed), "job"), LEASE_OVER)
-            self._return(claims, LEASE_OVER)
+            log.warning("released %s: %s", how_many(len(claims) + len(self._claimed), "job"), _LEASE_OVER)
+            self._return(claims, _LEASE_OVER)
             return
         number, settlements = self._execute(claims, started)
         ended = self._now()
@@ -545,8 +545,8 @@ class Child:
 
     def _start_beside(self, claim: Claim) -> None:
         if self._lease_may_be_over(claim.item_type, self._now()):
-            log.warning("released %s: %s", how_many(1 + len(self._claimed), "job"), LEASE_OVER)
-            self._return([claim], LEASE_OVER)
+            log.warning("released %s: %s", how_many(1 + len(self._claimed), "job"), _LEASE_OVER)
+            self._return([claim], _LEASE_OVER)
             return
         no_room = self._beside.start(claim)
         if no_room is not None and not self._outbox.add([no_room]):
@@ -614,14 +614,14 @@ class Child:
             self._lanes.wake()
         if results[0].delay or len(results) > 1:
             self._note_delays(results, now)
-        due = len(self._outbox) >= SETTLE_AT or now - self._unsent_since > SETTLE_AFTER_S
+        due = len(self._outbox) >= _SETTLE_AT or now - self._unsent_since > _SETTLE_AFTER_S
         if due and self._claimed:
             self._retry_on_outage(self._outbox.send)
 
     def _note_delays(self, results: list[Settlement], now: float) -> None:
         for result in results:
-            if result.delay and len(self._due) < MOST_DUE:
-                heapq.heappush(self._due, now + result.delay.total_seconds() + DUE_MARGIN_S)
+            if result.delay and len(self._due) < _MOST_DUE:
+                heapq.heappush(self._due, now + result.delay.total_seconds() + _DUE_MARGIN_S)
 
     def _exit_without_store(self, finished: int) -> NoReturn:
         """Exit and leave settling to the supervisor: the store's descriptors may be other files by now."""
@@ -653,13 +653,13 @@ class Child:
         The heartbeat comes from this thread too. It stops when a leftover thread blocks the interpreter.
         """
         while True:
-            if self._busy.wait(HEARTBEAT_S):
-                self._sleep(SETTLE_AFTER_S)
+            if self._busy.wait(_HEARTBEAT_S):
+                self._sleep(_SETTLE_AFTER_S)
             self._guard.exit_with_parent()
             now, since = self._now(), self._executing_since
             # Not from the main thread, which may have to wait for the store.
             self._state.heartbeat(now)
-            if since and now - since > SETTLE_AFTER_S and self._guard.descriptors_intact():
+            if since and now - since > _SETTLE_AFTER_S and self._guard.descriptors_intact():
                 with self._sender_turn:
                     if since == self._executing_since:
                         self._send_beside(now - since)
@@ -690,8 +690,8 @@ class Child:
         self._release_claimed("worker is stopping")
         self._retry_on_outage(self._outbox.send)
         # Those in threads take some seconds. What is left after that is released by the supervisor.
-        until = self._now() + LEAVE_WITHIN_S
-        while not self._beside.wait_for_all(EXIT_CHECK_S) and self._now() < until:
+        until = self._now() + _LEAVE_WITHIN_S
+        while not self._beside.wait_for_all(_EXIT_CHECK_S) and self._now() < until:
             self._retry_on_outage(self._outbox.send)
         self._retry_on_outage(self._outbox.send)
         if self._lanes is not None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SUFFIX = ".worker"
 ONE_JOB = ".one-job"
 """End of the name of a process that runs one job of its own and claims no other."""
-REWRITE_AT = 1_000
+_REWRITE_AT = 1_000
 """Lines after which the file is rewritten without the children that have ended."""
 _PROC = Path("/proc")
 
@@ -148,7 +148,7 @@ class LivenessLock:
     def add_child(self, worker_id: str) -> None:
         """Name a child, before the child can claim anything."""
         exists = self.path.exists()
-        if not exists or self._written > REWRITE_AT:
+        if not exists or self._written > _REWRITE_AT:
             if not exists:
                 log.warning("%s was removed and is created again", self.path)
             # The old file stays locked until then: it may have been moved only, and may come back.

@@ -298,10 +298,10 @@ def main(
         end_process(state, code)
 
 
-CRASH_PAUSE_S = 0.2
-LONGEST_CRASH_PAUSE_S = 10.0
-FALSE_ALARM_S = 0.02
-LATE_CLAIM_S = 2.0
+_CRASH_PAUSE_S = 0.2
+_LONGEST_CRASH_PAUSE_S = 10.0
+_FALSE_ALARM_S = 0.02
+_LATE_CLAIM_S = 2.0
 """Time after which the claims of a dead child are looked for once more: a server still works on what was sent
 to it before."""
 _lock = threading.Lock()
@@ -539,7 +539,7 @@ class ProcessPool:
             )
         if alive:
             # A living child closed its sentinel, which would be reported without end.
-            time.sleep(FALSE_ALARM_S)
+            time.sleep(_FALSE_ALARM_S)
 
     def collect_dead(self) -> None:
         with self.lock:
@@ -584,7 +584,7 @@ class ProcessPool:
             self._liveness.remove_child(child.worker_id)
             del self._unsettled[0]
             if child.process.exitcode:
-                self._late.append((time.monotonic() + LATE_CLAIM_S, child.worker_id))
+                self._late.append((time.monotonic() + _LATE_CLAIM_S, child.worker_id))
         self._release_late_claims()
 
     def _release_late_claims(self) -> None:
@@ -611,7 +611,7 @@ class ProcessPool:
         """Delay the next start after failed ones: the cause may last for ever."""
         self.exit_counts.failed_starts = self.exit_counts.failed_starts + 1 if failed else 0
         if self.exit_counts.failed_starts:
-            pause = min(CRASH_PAUSE_S * 2 ** min(self.exit_counts.failed_starts, 10), LONGEST_CRASH_PAUSE_S)
+            pause = min(_CRASH_PAUSE_S * 2 ** min(self.exit_counts.failed_starts, 10), _LONGEST_CRASH_PAUSE_S)
             self._start_at = time.monotonic() + pause
 
     def terminate_all(self) -> None:

@@ -316,8 +316,8 @@ def end_process(state: SharedState, code: int) -> None:
 
 REPLACED = "its process was replaced"
 _PAYLOAD_START = '{"function_name":'
-LOOK_EVERY_S = 1.0
-THREADS, DESCRIPTORS = 64, 1_024
+_LOOK_EVERY_S = 1.0
+_THREADS, _DESCRIPTORS = 64, 1_024
 """Threads and descriptors a child may have beyond those at its start. Pools of functions need fewer."""
 
 
@@ -329,7 +329,7 @@ class RecyclePolicy:
         self._growth = growth_mb
         self._memory_at_start = _resident_mb()
         self._peak = _peak_mb()
-        self._threads = threading.active_count() + THREADS
+        self._threads = threading.active_count() + _THREADS
         self._descriptors = _descriptor_limit()
         self._look_at = 0.0
         self.threads_beside: Callable[[], int] = lambda: 0
@@ -344,13 +344,13 @@ class RecyclePolicy:
             return f"it ran {how_many(jobs, 'job')}"
         if time.monotonic() < self._look_at:
             return None
-        self._look_at = time.monotonic() + LOOK_EVERY_S
+        self._look_at = time.monotonic() + _LOOK_EVERY_S
         return self._growth_reason()
 
     def leak_reason(self) -> str | None:
         """Reason to replace this process after a function, found by cheap checks only."""
         if threading.active_count() - self.threads_beside() > self._threads:
-            return f"more than {THREADS} threads were left running in it"
+            return f"more than {_THREADS} threads were left running in it"
         if _lowest_free_descriptor() > self._descriptors:
             return "too many descriptors were left open in it"
         peak = _peak_mb()
@@ -381,7 +381,7 @@ def _descriptor_limit() -> int:
     """Half of the descriptors left at the start: settling and exiting need some."""
     used = _lowest_free_descriptor()
     jobs_left = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - used
-    return used + max(min(jobs_left // 2, DESCRIPTORS), 4)
+    return used + max(min(jobs_left // 2, _DESCRIPTORS), 4)
 
 
 def _lowest_free_descriptor() -> int:

@@ -73,8 +73,8 @@ MOST_MEMBERS = 100
 """Most jobs in one call of a batch handler."""
 TASKS = "tasks"
 """Prefix of the only member of an execution that runs tasks of a lane."""
-PROGRESS_LIMIT = 4_000
-MESSAGE_LIMIT = 4_000
+_PROGRESS_LIMIT = 4_000
+_MESSAGE_LIMIT = 4_000
 _PAGE = 4096
 
 # Word numbers (8 bytes each). The child writes the first group, the supervisor the second.
@@ -83,13 +83,13 @@ _EXECUTED_BESIDE = 8
 _EXIT, _JOBS_RELEASED, _BEING_KILLED, _TASKS_RELEASED, _RESERVED_FOR_JOBS = range(16, 21)
 _RENEWED_AT, _RENEWED_LATE_AT = range(21, 23)
 _COUNTERS_AT = 32
-COUNTED = ("jobs", *map(str, Phase))
+_COUNTED = ("jobs", *map(str, Phase))
 """Jobs, and the tasks of each lane."""
-COUNTERS = (
+_COUNTERS = (
     "claims",
     "claim_us",
     "retries",
-    *(f"{kind}_{what}" for kind in COUNTED for what in ("done", "failed", "us")),
+    *(f"{kind}_{what}" for kind in _COUNTED for what in ("done", "failed", "us")),
 )
 """Counters of a child: claims and their duration, retries; ends, failures and duration by kind."""
 _LAYOUT = 63
@@ -233,8 +233,8 @@ class SharedState:
             self._words[_EXECUTED_BESIDE] += 1
 
     def count(self, counter: str, number: int = 1) -> None:
-        """Add to one of ``COUNTERS``."""
-        self._words[_COUNTERS_AT + COUNTERS.index(counter)] += number
+        """Add to one of ``_COUNTERS``."""
+        self._words[_COUNTERS_AT + _COUNTERS.index(counter)] += number
 
     def mark_file(self, number: int, mark: FileMark | None, now: float) -> None:
         """SharedRecord the file being parsed from now on; None: parsing has ended."""
@@ -245,7 +245,7 @@ class SharedState:
         if number == self._number:
             # Several threads of one handler may write at once.
             with self._progress_lock:
-                self._progress(index).write(number, 0.0, progress_json.encode()[:PROGRESS_LIMIT])
+                self._progress(index).write(number, 0.0, progress_json.encode()[:_PROGRESS_LIMIT])
 
     def save_results(self, results: Sequence[Settlement]) -> bool:
         """Copy unsent results to memory outliving this process. False: no room."""
@@ -279,7 +279,7 @@ class SharedState:
 
     def write_message(self, text: str) -> None:
         """Write a message for the supervisor: states of services, or the reason of death."""
-        self._message.write(0, 0.0, text.encode(errors="replace")[:MESSAGE_LIMIT])
+        self._message.write(0, 0.0, text.encode(errors="replace")[:_MESSAGE_LIMIT])
 
     def count_refused(self, number: int) -> None:
         self._words[_REFUSED] += number
@@ -346,7 +346,7 @@ class SharedState:
         return self._words[_REFUSED]
 
     def counters(self) -> dict[str, int]:
-        return {name: self._words[_COUNTERS_AT + place] for place, name in enumerate(COUNTERS)}
+        return {name: self._words[_COUNTERS_AT + place] for place, name in enumerate(_COUNTERS)}
 
     @property
     def idle(self) -> bool:
