@@ -1,9 +1,4 @@
-"""Documents of a container's members, updated from the container: one child job per difference.
-
-This runs before the container itself is stored. If the process dies in between, the container is read again.
-Every member has a source from then on, with the time of the container: a walk sees by it which members are
-not up to date, without opening the container.
-"""
+"""Documents of a container's members: one child job for each member that differs from the catalog."""
 
 from __future__ import annotations
 
@@ -42,12 +37,6 @@ from penstock.queue.job import NewJob
 from penstock.queue.payloads import FilePayload
 from penstock.vocabulary import how_many
 
-# Child jobs for the files inside another file.
-#
-# A container that is read sends its members; see ``container_members``. One that is unchanged, and is not
-# read, may still have members to read: they failed and are to be tried again, their jobs were lost, or
-# another way of making documents was asked for.
-
 
 def _member_job(
     context: Context, request: FileRequest, path: str, size: int, *, archives: bool | None = None
@@ -80,6 +69,8 @@ def send_outdated(
 ) -> bool:
     """Send jobs for outdated members of an unchanged container; False: none is outdated.
 
+    They failed and are to be tried again, their jobs were lost, or another way of making documents was asked
+    for.
     ``mtime_ns``: the time of the container, which its members have too.
     """
     # A reindex sends the members itself.
@@ -131,7 +122,12 @@ class _Member(msgspec.Struct, frozen=True):
 
 
 class ContainerMembers:
-    """The members of one container, as read by a job."""
+    """The members of one container, as read by a job.
+
+    They are compared before the container itself is stored. If the process dies in between, the container is
+    read again. Every member has a source from then on, with the time of the container: a walk sees by it
+    which members are not up to date, without opening the container.
+    """
 
     def __init__(
         self, catalog: Catalog, pipeline: Pipeline, context: Context, request: FileRequest, read: FileContent

@@ -1,4 +1,4 @@
-"""Context of a handler: the job, progress, children, cancellation and backing services."""
+"""What handlers get and return: the context of a job, the registry, special results, failed tasks."""
 
 from __future__ import annotations
 
@@ -202,9 +202,6 @@ class Context:
         return self._guard_service(name)
 
 
-# Registry of handlers: the code for each type of job. Registration is explicit.
-
-
 Handler: TypeAlias = Callable[[Context], Any]
 BatchHandler: TypeAlias = Callable[[Sequence[Context]], Sequence[Any]]
 
@@ -303,9 +300,6 @@ class Registry:
 
     def pairs(self) -> list[str]:
         return sorted(f"{item_type}/{op}" for item_type, op in self._handlers)
-
-
-# Outcomes of tasks that failed, by the error: who is at fault, and whether a retry is spent.
 
 
 _SERVICE_PAUSE = timedelta(seconds=10)

@@ -35,8 +35,6 @@ from penstock.queue.payloads import (
     is_off_disk,
 )
 
-# Comparison of a file found by a walk with the known source: unchanged, failing again, or to be read.
-
 
 class _Fit(Enum):
     """Fingerprints of a source, compared with those that the file would get now."""
@@ -152,12 +150,6 @@ class FileComparison:
         return found
 
 
-# Declared facts: details of a file or project in a request, compared with the disk.
-#
-# A difference is reported and does not stop the job: the index follows the disk, and of two requests for one
-# path that became one job only the first one's facts are known.
-
-
 _DECLARED = frozenset(["file_type", "file_hash", "size_bytes"])
 _CODE, _NOT_CODE = "code", ("document", "config")
 _MARKS = {
@@ -170,6 +162,8 @@ _MIXED = "mixed"
 def file_mismatches(context: Context, size: int, content_hash: str | None) -> list[str]:
     """Log and return declared facts not true of the file.
 
+    A difference does not stop the job: the index follows the disk, and of two requests for one path that
+    became one job only the first one's facts are known.
     ``content_hash`` is SHA-256 in hex; None if only the beginning of the file was read.
     """
     if context.claim.parent_id is not None or _DECLARED.isdisjoint(context.payload):

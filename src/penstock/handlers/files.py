@@ -67,9 +67,6 @@ if TYPE_CHECKING:
     from penstock.handlers.source_files import FetchedFile, FetchedFiles
 
 
-# Draft of a file: the pages to read in the job, and the limit of open tasks.
-
-
 PAGES_PER_CALL = 32
 """Pages of a document that are read in its job; the others become tasks."""
 MAX_OPEN_TASKS = 5_000
@@ -106,15 +103,14 @@ def _too_many_tasks(catalog: Catalog, lanes: Sequence[Phase]) -> bool:
         return any(snapshot.open_tasks(lane) > MAX_OPEN_TASKS for lane in lanes)
 
 
-# Failed files of a batch: recorded as failed documents, and explained in the ledger.
-
-
 FAILED_BEFORE = "failed before"
 """Outcome of a file that failed in an earlier run and is unchanged since."""
 
 
 class FailedFiles:
-    """Collects the failures of one call, and writes them in two transactions."""
+    """The failed files of one call: recorded as failed documents and explained in the ledger, in two
+    transactions.
+    """
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -212,13 +208,11 @@ def failed_before(context: Context, known: Source) -> Any:
     )
 
 
-# Texts of other branches of a project: an unchanged file of a new branch is not read or embedded again.
-
-
 class OtherBranches:
     """Documents at the same paths in other branches, for files without one in their own branch.
 
-    In another work tree of the project, the same path is the one from its top folder.
+    An unchanged file of a new branch is not read or embedded again. In another work tree of the project, the
+    same path is the one from its top folder.
     """
 
     def __init__(self, catalog: Catalog, pipeline: Pipeline) -> None:
@@ -293,12 +287,6 @@ def _same_paths(paths: Mapping[str, str], roots: Iterable[str]) -> dict[str, str
     return same | {path: path for path in paths}
 
 
-# Origins of documents with content from elsewhere than their path: web pages, files of libraries.
-#
-# Web pages are in the files fetched by a crawl, and fetched again where these are missing. Files of a
-# library are in its folder or archive.
-
-
 Origins: TypeAlias = Callable[[Context], ContentOrigin | None]
 """Finds the origin of the document of a job; None: it is a file."""
 
@@ -311,7 +299,11 @@ NO_ORIGINS: Origins = _in_metadata
 
 
 def origins_with(fetched: FetchedFiles) -> Origins:
-    """Origins of documents, with the fetched files of this machine."""
+    """Origins of documents with content from elsewhere than their path: web pages, files of libraries.
+
+    Web pages are in the fetched files, and fetched again where these are missing. Files of a library are in
+    its folder or archive.
+    """
 
     def find(context: Context) -> ContentOrigin | None:
         path = context.payload.get("file_path", "")

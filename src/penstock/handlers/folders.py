@@ -51,9 +51,6 @@ from penstock.queue.job import NewJob
 from penstock.queue.payloads import FilePayload, FolderPayload, ProjectPayload, Walked
 from penstock.queue.schedules import SCHEDULE
 
-# Jobs bound to a branch: while another branch is checked out, the files on the disk are not theirs.
-
-
 _SWITCH_DELAY = timedelta(seconds=1)
 
 

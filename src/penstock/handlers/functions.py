@@ -1,4 +1,4 @@
-"""Functions of an application as jobs: registration, checks and execution."""
+"""Functions of an application as jobs: registration, checks and execution, maps and backups."""
 
 from __future__ import annotations
 
@@ -29,9 +29,6 @@ from penstock.queue.retry import FUNCTION_BACKOFF, Backoff
 from penstock.queue.transitions import BACKUP, HOOK, HOOK_FIELDS, RESERVED, WEBHOOK
 from penstock.vocabulary import how_many
 
-# One function over many payloads: a parent job with all payloads, and one child job for each.
-
-
 MAP = "penstock.map"
 """Function name of the parent job."""
 MAP_INDEX = "map_index"
@@ -41,7 +38,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class MapRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Payload of a parent job: the function, the payloads, and the options of each call."""
+    """Payload of the parent job of a map: the function, the payloads, and the options of each call."""
 
     function: str
     payloads: list[dict[str, Any]]
@@ -92,12 +89,6 @@ def _child(context: Context, request: MapRequest, queue_id: str, index: int) -> 
     )
 
 
-# Typed payloads: the annotated class of a function's payload, for checks and conversion.
-#
-# Dataclasses, msgspec structs, attrs classes and typed dicts are converted by msgspec, pydantic models by
-# pydantic. Pydantic is never imported here: a class that is a pydantic model has imported it already.
-
-
 _PLAIN_NAMES = re.compile(
     r"(typing\.|t\.|collections\.abc\.|abc\.)?(Mapping|MutableMapping|dict|Dict|Any|object)\b"
 )
@@ -105,7 +96,11 @@ _PLAIN_NAMES = re.compile(
 
 
 class PayloadModel:
-    """The class of a function's payload. Errors name the function and the first wrong field."""
+    """The annotated class of a function's payload. Errors name the function and the first wrong field.
+
+    Dataclasses, msgspec structs, attrs classes and typed dicts are converted by msgspec, pydantic models by
+    pydantic. Pydantic is never imported here: a class that is a pydantic model has imported it already.
+    """
 
     def __init__(self, label: str, model: type) -> None:
         self._label = label
@@ -248,9 +243,6 @@ def _pydantic_text(error: ValueError) -> str:
     if first["type"] == "missing":
         return f"missing required field {field!r}"
     return f"field {field!r}: {first['msg']}" if field else str(first["msg"])
-
-
-# Backups as jobs of schedules: a job writes one backup into a directory of the worker's host.
 
 
 _BACKUP_BACKOFF = Backoff((60, 300, 900), cap=3_600)

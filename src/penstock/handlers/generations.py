@@ -1,4 +1,4 @@
-"""Batches of drafted documents: new texts are embedded and generations stored together."""
+"""Batches of drafted documents: new texts are embedded, and paid for, and generations stored together."""
 
 from __future__ import annotations
 
@@ -33,10 +33,6 @@ from penstock.pipeline.endpoint import TokenMeter
 from penstock.pipeline.pipeline import Pipeline
 from penstock.vocabulary import how_many
 
-# Calls to services with a count of tokens, by tenant and job, and with a limit for each tenant.
-#
-# Local models charge nothing: for them nothing is counted, and no store is asked.
-
 
 class OwnedText(msgspec.Struct, frozen=True):
     """A text to be sent. The tokens are those of the tenant, and of the job if one waits for the text."""
@@ -65,7 +61,7 @@ def check_limit(catalog: Catalog, meter: TokenMeter, tenants: set[str]) -> None:
     """Raise ``TokenLimitReached`` for a tenant who has used all tokens of this month."""
     limit = meter.token_limit
     if limit is None:
-        return
+        return  # as for local models, which charge nothing
     month = _month()
     with catalog.snapshot() as snapshot:
         for tenant_id in tenants:
@@ -107,9 +103,6 @@ def _shares(texts: Sequence[OwnedText], service: str, month: str, tokens: int) -
         left, left_chars = left - share, left_chars - count
         uses.append(TokenUse(tenant_id, service, month, job_id, share))
     return uses
-
-
-# Vectors for drafted pages: reused from the catalog where possible, embedded otherwise.
 
 
 MAX_TEXTS = 256
@@ -190,9 +183,6 @@ def _page_with(page: NewPage, vectors: dict[str, bytes]) -> NewPage:
         for chunk in page.chunks
     ]
     return replace(page, chunks=tuple(chunks))
-
-
-# Notes on generations and jobs by which the worker later decides what becomes of a job.
 
 
 EMBEDDED = "embedded"

@@ -72,9 +72,6 @@ if TYPE_CHECKING:
     from penstock.pipeline.web.fetch import Fetcher
 
 
-# Files of a library or pages of a site, compared with the catalog: one child job per difference.
-
-
 AT_ONCE = 50
 """Files whose children are sent together: indexing begins while a crawl is still going on."""
 _MOST_NOTED = 1_000
@@ -242,9 +239,6 @@ class OriginFiles:
         )
 
 
-# Files of a library: in a folder, in an archive, or as a distribution is installed.
-
-
 FoundOrSkipped: TypeAlias = OriginFile | Skipped | Unreadable
 
 _NOT_INSTALLED = "ERR_LIBRARY_NOT_INSTALLED"
@@ -259,7 +253,10 @@ _RECORDS = frozenset(
 
 
 class LibraryFiles:
-    """Finds the files of one version. ``root``: path of the version's documents."""
+    """Finds the files of one version: in a folder, in an archive, or as a distribution is installed.
+
+    ``root``: path of the version's documents.
+    """
 
     def __init__(
         self, pipeline: Pipeline, rules: WalkRules, root: str, source: str, *, pictures: bool = False
@@ -400,12 +397,6 @@ def _common_folder(names: list[str]) -> str:
     return top + "/" if slash and all(name.startswith(top + "/") for name in names) else ""
 
 
-# Crawls: pages of a site, from a start page along links, within limits.
-#
-# A crawl that was interrupted asks for no page twice: a page that was checked after the request was made
-# counts as visited. A page is removed only if its server says that it is gone, and after a complete crawl.
-
-
 _DEPTH = 3
 """Links that are followed from the start page, unless the request says otherwise."""
 MAX_PAGES = 1_000
@@ -418,7 +409,11 @@ _INDEXES = ("index.html", "index.htm")
 
 
 class CrawlScope:
-    """The pages of a crawl, and the paths of their documents."""
+    """The pages of a crawl, from a start page along links and within limits, and their documents' paths.
+
+    A crawl that was interrupted asks for no page twice: a page that was checked after the request was made
+    counts as visited. A page is removed only if its server says that it is gone, and after a complete crawl.
+    """
 
     def __init__(self, payload: Crawled, start: str, root: str | None = None) -> None:
         """``root``: path of the documents of a library, whose pages lie in the folder of the start page.

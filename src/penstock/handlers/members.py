@@ -37,11 +37,6 @@ if TYPE_CHECKING:
     from penstock.catalog.values import Place, PublishedPath
 
 
-# Paths of files inside files: a file inside ``/inbox/mail.eml`` has a path below it.
-#
-# No folder can lie below a file. So the disk alone says whether a path is one of a file or of a member.
-
-
 MAX_DEPTH = 4
 """Containers around a file: an archive in a mail in an archive has two."""
 
@@ -50,7 +45,10 @@ FAILURE_CODES = {NOT_READ: "Wait for the job; if it was cancelled, run `penstock
 
 
 class ContainerFile(msgspec.Struct, frozen=True):
-    """The file on the disk above a path."""
+    """The file on the disk above a path: a file inside ``/inbox/mail.eml`` has a path below it.
+
+    No folder can lie below a file. So the disk alone says whether a path is one of a file or of a member.
+    """
 
     path: str
     size: int
@@ -115,9 +113,6 @@ def published_members(
 def on_disk(path: str) -> bool:
     """Check whether a file, or the container of a member, exists."""
     return os.path.lexists(path) or container_of(path) is not None
-
-
-# File reader, safe for paths which are gone, a pipe, a link or a growing file when opened.
 
 
 _HASHED_AT_ONCE = 1 << 20

@@ -1,4 +1,4 @@
-"""Missing files: deleted, or only on an unmounted disk."""
+"""Missing files: deleted, moved, or only on an unmounted disk."""
 
 from __future__ import annotations
 
@@ -101,11 +101,6 @@ def unmounted_reason(catalog: Catalog, known: Source) -> str | None:
         return maybe_unmounted(known.path, [walk.root for walk in snapshot.walks(known.place, known.path)])
 
 
-# Move detection: a new path with the content of a source at a missing path is the same source.
-#
-# Such a source is renamed. It keeps its id, chunks and vectors, instead of being removed and indexed again.
-
-
 _MAX_SAME_SIZE = 10_000
 """Sources compared because of their size alone, for a batch of files."""
 
@@ -131,7 +126,11 @@ def unknown_at(path: str) -> list[UnknownFile]:
 
 
 class MoveDetection:
-    """Finds moved files in one place. ``gone`` decides whether a path is gone."""
+    """Finds moved files in one place: a new path with the content of a source at a missing path.
+
+    Such a source is renamed. It keeps its id, chunks and vectors, instead of being removed and indexed again.
+    ``gone`` decides whether a path is gone.
+    """
 
     def __init__(
         self,

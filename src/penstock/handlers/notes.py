@@ -23,14 +23,14 @@ from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.pipeline import Pipeline, chunk_sizes
 from penstock.queue.payloads import NOTES, ContentPayload, note_path
 
-# Model check: one model makes all vectors of a catalog, and only a command changes the model.
-
-
 log = logging.getLogger("penstock.worker")
 
 
 class ModelCheck:
-    """This worker's embedding model, compared with the catalog's."""
+    """This worker's embedding model, compared with the catalog's.
+
+    One model makes all vectors of a catalog, and only a command changes the model.
+    """
 
     def __init__(self, catalog: Catalog, embedder: Embedder) -> None:
         self._catalog = catalog

@@ -1,8 +1,4 @@
-"""Fill of an outside store: copies of missing texts, and a regular check for lost ones.
-
-One worker fills a store at a time. The catalog knows the last copied text, so the next worker goes on there
-after a crash. New texts are written by their tasks meanwhile, and searches read the catalog until the end.
-"""
+"""Copies of the catalog in vector and graph stores outside of it: filled, written by tasks, and compared."""
 
 from __future__ import annotations
 
@@ -26,7 +22,7 @@ from penstock.pipeline.endpoint import ServiceGuard
 from penstock.store_url import StoreUrl
 from penstock.vector_stores.protocol import AT_ONCE, Point, VectorStore, collection_name, prefix_of
 from penstock.vector_stores.protocol import (
-    SERVICE as OUTSIDE_VECTORS_SERVICE,
+    SERVICE as VECTOR_STORE,
 )
 from penstock.vocabulary import how_many
 
@@ -50,8 +46,11 @@ class CopiedBatch(msgspec.Struct, frozen=True):
 
 
 class StoreFiller:
-    """Fills one store. ``copy`` copies the texts after a number; None: there are none.
+    """Fills one store, and looks for lost texts. ``copy`` copies those after a number; None: there are none.
 
+    One worker fills a store at a time. The catalog knows the last copied text, so the next worker goes on
+    there after a crash. New texts are written by their tasks meanwhile, and searches read the catalog until
+    the end.
     ``lacks`` looks for some texts, by space, in the store, and returns whether it has lost one. ``finish``
     removes what the store has and the catalog has not, at the end of a fill.
     """
@@ -122,17 +121,16 @@ class StoreFiller:
         return False
 
 
-# The copy of the graph in a store outside the catalog: written by tasks, cleared and filled by upkeep.
-#
-# A task stores what it found in the catalog first, then writes what the catalog made of it to the store, and
-# settles at the end. So what is done is in the store, and after a crash in between the task comes again.
-
-
 TEXTS_AT_ONCE = 200
 
 
 class GraphCopies:
-    """The copy of one catalog's graph. Every method raises ServiceUnavailable while the store is down."""
+    """The copy of one catalog's graph: written by tasks, cleared and filled by upkeep.
+
+    A task stores what it found in the catalog first, then writes what the catalog made of it to the store,
+    and settles at the end. So what is done is in the store, and after a crash in between the task comes
+    again. Every method raises ServiceUnavailable while the store is down.
+    """
 
     def __init__(self, catalog: Catalog, store: GraphCopy, guard: ServiceGuard | None = None) -> None:
         self._catalog = catalog
@@ -348,9 +346,6 @@ def _equal(text: TextGraph, copied: CopiedText) -> bool:
     return frozenset(text.entities) == copied.entities and frozenset(text.relations) == copied.relations
 
 
-# Outside stores compared with the catalog: fill progress, differences and repair.
-
-
 _NO_STORE = "default"
 MOST_PENDING = 1_000_000
 LATER = timedelta(days=1)
@@ -496,12 +491,6 @@ def _batches(ids: Collection[int]) -> Iterator[list[int]]:
         yield ordered[start : start + AT_ONCE]
 
 
-# The vector store outside the catalog, for tasks and upkeep: points written, withdrawn and removed.
-#
-# Points are written before their tasks are settled. What no document wants any more is recorded by the
-# catalog, and removed here.
-
-
 POINTS_A_CALL = 64
 """Tasks that are embedded together at least, so that a call to the store is worth its way."""
 
@@ -509,7 +498,11 @@ _worker_log = logging.getLogger("penstock.worker")
 
 
 class OutsideVectors:
-    """A vector store beside a catalog. ``guard`` refuses calls while the store is known to be down."""
+    """A vector store beside a catalog, for tasks and upkeep: points written, withdrawn and removed.
+
+    Points are written before their tasks are settled. What no document wants any more is recorded by the
+    catalog, and removed here. ``guard`` refuses calls while the store is known to be down.
+    """
 
     def __init__(self, catalog: Catalog, store: VectorStore, guard: ServiceGuard) -> None:
         self._catalog = catalog
@@ -629,12 +622,12 @@ class OutsideVectors:
     @contextmanager
     def _calling(self) -> Iterator[None]:
         try:
-            with self._guard.calling(OUTSIDE_VECTORS_SERVICE):
+            with self._guard.calling(VECTOR_STORE):
                 yield
         except ServiceUnavailable as error:
             wait = self._guard.delay(error)
             raise ServiceUnavailable(
-                OUTSIDE_VECTORS_SERVICE, error.message, retry_after=wait, remedy=error.remedy
+                VECTOR_STORE, error.message, retry_after=wait, remedy=error.remedy
             ) from None
 
     def close(self) -> None:

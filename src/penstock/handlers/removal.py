@@ -94,9 +94,6 @@ def removal_of_one(place: Place, path: str, asked_at: datetime) -> Removal:
     )
 
 
-# Jobs and schedules of a deleted tenant: those from before the delete end, and leave no trace.
-
-
 OpenQueue: TypeAlias = Callable[[], AbstractContextManager[Queue]]
 
 BATCH_JOBS = 500
@@ -183,12 +180,6 @@ def _is_earlier(job: Job, asked_at: datetime) -> bool:
     return max(times) <= asked_at
 
 
-# Turns of a serial worker: one job for paths at a time in each collection, in order.
-#
-# A job that was submitted as a serial one has a lock, and no worker claims it before its turn. The worker
-# gives turns to all others as well: it releases a job while an earlier one runs, or waits in its place.
-
-
 _REASON = "another job for paths of this collection runs before it, and the worker is serial"
 AGAIN_S, LONGEST_S = 0.05, 5.0
 """Time until the next look at a job, for each job before it, and the longest one."""
@@ -200,7 +191,12 @@ LOOKED_AT = 500
 
 
 def give_turns(registry: Registry, open_queue: OpenQueue) -> None:
-    """Let the handlers of jobs for paths run one job at a time in each collection."""
+    """Let the handlers of jobs for paths run one job at a time in each collection, in order, for a serial
+    worker.
+
+    A job that was submitted as a serial one has a lock, and no worker claims it before its turn. The worker
+    gives turns to all others as well: it releases a job while an earlier one runs, or waits in its place.
+    """
     registry.wrap(payloads.PATH_TYPES, SerialTurns(open_queue).around)
 
 

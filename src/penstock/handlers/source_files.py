@@ -34,12 +34,6 @@ if TYPE_CHECKING:
     from penstock.pipeline.web.fetch import Fetcher
 
 
-# Files with the Markdown of recognized pages, below a directory of the user.
-#
-# The file of a page is ``SOURCE_ID/CONTENT/NUMBER_nohf.md``, where CONTENT begins the hash of the source's
-# bytes: pages of the version in search are not replaced while the next one is read.
-
-
 SUFFIX = "_nohf.md"
 _LONGEST_PATH = 1_000
 """Characters of a path that the catalog keeps."""
@@ -47,7 +41,11 @@ _HASH_CHARS = 16
 
 
 class PageFiles:
-    """The files of one directory. Without a directory nothing is written."""
+    """Files with the Markdown of recognized pages in one directory. Without a directory nothing is written.
+
+    The file of a page is ``SOURCE_ID/CONTENT/NUMBER_nohf.md``, where CONTENT begins the hash of the source's
+    bytes: pages of the version in search are not replaced while the next one is read.
+    """
 
     def __init__(self, directory: str | None) -> None:
         self._directory = Path(directory) if directory else None
@@ -111,12 +109,6 @@ def _write_atomically(path: Path, text: str) -> None:
         raise
 
 
-# Fetched files: the content of web pages and downloaded archives, kept in the state directory.
-#
-# Each belongs to one document and goes with it. A page is fetched again only if its server says that it has
-# changed. Of a missing or damaged file nothing is lost: the page is fetched as if for the first time.
-
-
 _BY_MEDIA_TYPE = {
     "text/html": "html",
     "application/xhtml+xml": "html",
@@ -157,7 +149,11 @@ class FetchedFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FetchedFiles:
-    """The fetched files of one machine. ``directory`` is created when the first is stored."""
+    """The fetched files of one machine: web pages and archives. ``directory`` is created with the first one.
+
+    Each belongs to one document and goes with it. A page is fetched again only if its server says that it has
+    changed. Of a missing or damaged file nothing is lost: the page is fetched as if for the first time.
+    """
 
     def __init__(self, directory: str, limits: FetchLimits, *, delay_s: float = 0.0) -> None:
         """``delay_s``: least time between two requests to one host."""

@@ -44,8 +44,6 @@ from penstock.worker.outage import OUTAGE, OutageRetry
 from penstock.worker.process_guard import REPLACED, Isolation, ProcessGuard, RecyclePolicy
 from penstock.worker.shared_state import MOST_MEMBERS, ExecutingJob, SharedState
 
-# Options of one child process of a worker.
-
 
 class ChildOptions(msgspec.Struct, frozen=True):
     """Options of one child process, passed at the start."""
@@ -64,9 +62,6 @@ class ChildOptions(msgspec.Struct, frozen=True):
     """This process may recognize text in pictures; see the setting ``ocr_workers``."""
 
 
-# Batch sizes: how many jobs to claim at once, and how long tasks run between two claims.
-
-
 _BATCH_LIMIT = 100
 _BATCH_WORTH_S = 0.1
 """Target amount of work in one claim."""
@@ -83,7 +78,7 @@ SMALL_JOBS_S = 1.0
 
 
 class BatchSize:
-    """Running averages of job durations, and the turn of jobs and tasks."""
+    """How many jobs to claim at once, by running averages, and how long tasks run between two claims."""
 
     def __init__(self) -> None:
         self._seconds_a_job = _BATCH_WORTH_S
@@ -136,11 +131,11 @@ class BatchSize:
         return self._by_kind.get(kind, SLOW_S) >= SLOW_S
 
 
-# The jobs in hand of a child: claimed, and not begun. The sender thread may add and take them as well.
-
-
 class ClaimedJobs:
-    """Claims in the order of the store."""
+    """The jobs in hand of a child: claimed, not begun, in the order of the store.
+
+    The sender thread may add and take them as well.
+    """
 
     def __init__(self) -> None:
         self._claims: deque[Claim] = deque()
@@ -196,15 +191,6 @@ class ClaimedJobs:
         return claims
 
 
-# Jobs that mostly wait for the network, such as webhooks: each in a thread, beside the other work.
-#
-# One job after the other, a few receivers that do not answer would hold all processes. A thread that waits
-# for one costs next to nothing. The number is bounded: beyond it, jobs are released for a while.
-#
-# Such a job bounds its own time, so the watchdog does not look at it, and a cancel takes effect after the
-# attempt. When its process dies, it is released: a delivery does not crash a process.
-
-
 MOST_BESIDE = 16
 """Most of these jobs in one process at a time."""
 _THREADS_EACH = 3
@@ -215,7 +201,15 @@ _AGAIN_S = 5.0
 
 
 class BesideJobs:
-    """The jobs in threads of one process. ``add_results`` takes their results, from any thread."""
+    """Jobs that mostly wait for the network, such as webhooks: each in a thread, beside the other work.
+
+    One job after the other, a few receivers that do not answer would hold all processes. A thread that waits
+    for one costs next to nothing. The number is bounded: beyond it, jobs are released for a while.
+
+    Such a job bounds its own time, so the watchdog does not look at it, and a cancel takes effect after the
+    attempt. When its process dies, it is released: a delivery does not crash a process. ``add_results`` takes
+    their results, from any thread.
+    """
 
     def __init__(
         self,

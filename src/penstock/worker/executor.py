@@ -1,4 +1,7 @@
-"""The executor: calls a handler and turns its result or error into one settlement for each job."""
+"""The executor: calls a handler and turns its result or error into one settlement for each job.
+
+``Breakers`` hold back jobs whose service is down, and the ``Outbox`` keeps results until they are stored.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +40,6 @@ from penstock.strict_json import encode_strictly
 from penstock.vocabulary import how_many
 from penstock.worker.shared_state import ExecutingJob, SharedState
 
-# The outbox: results on their way to the store. None is dropped because the store is unavailable.
-
-
 log = logging.getLogger("penstock.worker")
 
 
@@ -59,8 +59,9 @@ class Ahead(msgspec.Struct, frozen=True):
 
 
 class Outbox:
-    """Results not sent yet. The main thread adds them; both the main and the sender thread send them.
+    """Results on their way to the store. None is dropped because the store is unavailable.
 
+    The main thread adds them; both the main and the sender thread send them.
     The shared state has a copy, so that the supervisor can send the results of a dead child.
     """
 
@@ -344,17 +345,8 @@ def _with_causes(error: BaseException) -> Iterator[BaseException]:
             left += each.exceptions
 
 
-# The exception that ends a handler. Apart from ``process_guard``, which commands need not load.
-
-
 class Stopped(BaseException):
     """Raised in a handler when the supervisor stops the execution; the supervisor settles the jobs."""
-
-
-# Circuit breakers: while a service is down, jobs wait for the service instead of spending retries.
-#
-# closed: calls go through. open: calls are refused until the probe is due. half-open: one call goes through
-# and decides. Each process has its own breakers and learns of an outage from at most three of its own jobs.
 
 
 OPENS_AFTER = 3
@@ -416,7 +408,11 @@ class Breaker(msgspec.Struct, frozen=True):
 
 
 class Breakers:
-    """The breakers of all services used by this process."""
+    """Circuit breakers of all services used by this process: while one is down, its jobs wait.
+
+    closed: calls go through. open: calls are refused until the probe is due. half-open: one call goes through
+    and decides. Each process has its own breakers and learns of an outage from at most three of its own jobs.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

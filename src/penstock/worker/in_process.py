@@ -1,9 +1,7 @@
-"""A worker in a thread of this process, for tests and small scripts: no child processes, no signals.
+"""Work in the calling process, without children: a worker in a thread, and the small job of a command.
 
-It runs jobs and tasks through the same executor, lanes and outbox as a child process, on shared state that no
-other process sees. Cancel, timeouts and progress work. Without a process to kill, a handler that reaches no
-checkpoint cannot be stopped, and the budget of a file is not enforced. PDF and Word files are parsed
-in a sandbox here, too, with its limits.
+Both run jobs through the same executor and outbox as a child process. ``ThreadWorker`` is for tests and small
+scripts. ``run_small_job`` is for commands while no worker runs: a note, a small file, or a folder.
 """
 
 from __future__ import annotations
@@ -71,6 +69,10 @@ FUNCTION = "function"
 
 class ThreadWorker:
     """One worker thread. ``stop`` waits for the running job and raises the thread's error, if any.
+
+    Its shared state is seen by no other process. Cancel, timeouts and progress work. Without a process to
+    kill, a handler that reaches no checkpoint cannot be stopped, and the budget of a file is not enforced.
+    PDF and Word files are parsed in a sandbox here, too, with its limits.
 
     ``open_documents`` is called when the first job about documents turns up, so that an application of
     functions alone opens no catalog.
@@ -297,12 +299,9 @@ class _DocumentWork:
             self.tools.catalog.renew(claims)
 
 
-# Folders that a command indexes in its own process: which they are, and which of their files.
-#
-# A worker takes about a second of CPU time to start and to end. A text file of some kilobytes takes about a
-# millisecond to index, so that a worker pays only for a folder with many or large changes.
-
-
+# Limits of the small job of a command. A worker takes about a second of CPU time to start and to end. A text
+# file of some kilobytes takes about a millisecond to index, so that a worker pays only for a folder with
+# many or large changes.
 _FOLDERS = {"folder": "folder_path", "project": "project_root"}
 """Item types of folders, with the name of the path in their payload."""
 SMALL_BYTES = 256 << 10
@@ -397,16 +396,6 @@ def _size(path: str) -> int | None:
     return found.st_size if stat.S_ISREG(found.st_mode) else None
 
 
-# One small job, run by the calling process without a child: a note, one small file, or a folder.
-#
-# For commands while no worker runs: to start a child would cost more than the job. Of a folder, the changed
-# files are indexed here too, if they are little work; see ``small_folder``. The jobs of others are left to a
-# worker. Jobs are claimed, executed and settled like any other, and the claims are under a liveness lock, so
-# that the next command or worker on this host releases them should this process be killed. Parsers of native
-# code run in the sandbox; see ``Pipeline``. A job that needs more, such as pages of a long document, is left
-# to a worker.
-
-
 _FEW = 5
 """Jobs left behind by interrupted commands that the next command runs as well; more are a backlog."""
 
@@ -426,7 +415,15 @@ class SmallJobOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_small_job(job_id: str, options: SmallJobOptions) -> bool:
-    """Run a small job here. False: the job has not ended, and needs a worker."""
+    """Run a small job here: a note, one small file, or a folder. False: it has not ended, and needs a worker.
+
+    For commands while no worker runs: to start a child would cost more than the job. Of a folder, the changed
+    files are indexed here too, if they are little work. The jobs of others are left to a worker. Jobs are
+    claimed, executed and settled like any other, and the claims are under a liveness lock, so that the next
+    command or worker on this host releases them should this process be killed. Parsers of native code run in
+    the sandbox; see ``Pipeline``. A job that needs more, such as pages of a long document, is left to a
+    worker.
+    """
     if threading.current_thread() is not threading.main_thread():
         return False  # only the main thread can be interrupted when a file exceeds its limits
     release_dead(options.queue, options.directory, options.catalog, commands_only=True)

@@ -50,14 +50,11 @@ from penstock.vocabulary import how_many, none_read, split_remedy, with_remedy
 from penstock.worker.orphans import JobPages, document_of
 from penstock.worker.shared_state import TASKS, ExecutingJob, SharedState
 
-# Tasks waiting for a service, run in a thread beside the other work of the process.
-
-
 log = logging.getLogger("penstock.worker")
 
 
 class BackgroundBatch:
-    """A batch run and settled in a separate thread. The process may end before the thread does."""
+    """Tasks waiting for a service, run and settled in a thread. The process may end before it does."""
 
     def __init__(
         self, catalog: Catalog, tasks: list[Task], run: Callable[[Sequence[Task]], list[TaskOutcome]]
@@ -102,13 +99,6 @@ class BackgroundBatch:
                 )
 
 
-# The document notifier: settles jobs waiting for a document when the document has ended.
-#
-# The catalog's outbox only names jobs to look at. The notifier reads the row of the job, checks that it
-# waits for this document, and settles under the claim number just read. A second notification finds nothing
-# to do.
-
-
 FAILURE_CODES = {
     "ERR_OUTAGE": "Parts of the document failed during an outage; its former version stays.",
 }
@@ -120,7 +110,12 @@ AT_ONCE = 100
 
 
 class DocumentNotifier:
-    """Reads the outbox, and in rounds all waiting jobs in case an entry was lost."""
+    """Settles jobs waiting for a document when the document has ended.
+
+    The catalog's outbox only names jobs to look at. The notifier reads the row of the job, checks that it
+    waits for this document, and settles under the claim number just read. A second notification finds nothing
+    to do. In rounds it reads all waiting jobs, in case an entry was lost.
+    """
 
     def __init__(self, queue: Queue, catalog: Catalog) -> None:
         self._queue = queue

@@ -1,4 +1,7 @@
-"""The process pool: starts children, collects the dead and settles the jobs they held."""
+"""The process pool: starts children, collects the dead and settles the jobs they held.
+
+``ChildHandle`` is the supervisor's view of a child; ``main`` is what a child process runs.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +46,6 @@ from penstock.worker.process_guard import ProcessGuard, end_process, open_state
 from penstock.worker.shared_state import Execution, SharedState
 from penstock.worker.store_keeper import StoreKeeper
 
-# The supervisor's view of a child: process, shared state, pending kill, and the outcome of the jobs.
-
-
 OCCUPIED_S = 0.25
 """A job that has run for longer is not a small one."""
 STARVING_AFTER_S = 2.0
@@ -64,7 +64,7 @@ class Kill(msgspec.Struct, frozen=True):
 
 
 class ChildHandle:
-    """The supervisor's handle on one child."""
+    """The supervisor's handle on one child: process, shared state, pending kill, outcome of the jobs."""
 
     def __init__(
         self, worker_id: str, state: SharedState, process: BaseProcess, *, recognizes: bool = False
@@ -261,9 +261,6 @@ def child_for_small_jobs(children: Sequence[ChildHandle], now: float) -> ChildHa
         return None
     free = [child for child in children if not child.occupied(now)]
     return min(free, key=lambda child: child.recognizes, default=None)
-
-
-# Start of a child process: opens the queue, the handlers and the catalog, and runs the child.
 
 
 log = logging.getLogger("penstock.worker")

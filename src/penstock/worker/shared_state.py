@@ -24,14 +24,13 @@ from penstock.errors import DiskFull
 from penstock.pipeline.budget import FileMark
 from penstock.queue.job import Settlement
 
-# A value of some bytes in shared memory, with one writer and many readers.
-
-
 _TRIES = 1_000
 
 
 class SharedRecord:
-    """A sequence number, two words and some bytes. The number is odd while the rest is being written.
+    """A value of some bytes with one writer and many readers: a sequence number, two words and the bytes.
+
+    The number is odd while the rest is being written.
 
     A number that stays odd means that the writer died: there is nothing to read, and no handler was running.
     """

@@ -60,12 +60,6 @@ if TYPE_CHECKING:
     from penstock.queue.protocol import Queue
 
 
-# The watchdog: enforces timeouts, CPU budgets and cancels in a thread of the supervisor.
-#
-# It reads the shared states and sends signals, and never opens the store. A store that blocks holds up every
-# thread that uses it; jobs that exceed their time are stopped all the same.
-
-
 _TICK_S = 0.1
 _TIMEOUT_UNWIND_S, _CANCEL_UNWIND_S = 2.0, 0.5
 """From SIGTERM to SIGKILL. A cancelled job had its grace period before."""
@@ -138,7 +132,12 @@ def blocked_the_store(job: Job) -> Settlement:
 
 
 class Watchdog:
-    """The watchdog thread, for the time of a ``with`` block. ``check`` raises the thread's error, if any."""
+    """Enforces timeouts, CPU budgets and cancels in a thread, for the time of a ``with`` block.
+
+    It reads the shared states and sends signals, and never opens the store. A store that blocks holds up
+    every thread that uses it; jobs that exceed their time are stopped all the same. ``check`` raises the
+    thread's error, if any.
+    """
 
     def __init__(self, pool: ProcessPool, options: WorkerOptions) -> None:
         self._pool = pool
@@ -596,9 +595,6 @@ class Supervisor:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-
-# A worker process that runs while there is work, for a server that belongs to one client.
 
 
 _PAUSE_S = 1.0

@@ -364,11 +364,6 @@ class Sweeper:
         return self._catalog.sweep(clock.now() - _KEPT_FOR) > 0
 
 
-# Runs of schedules: adds the jobs of due schedules.
-#
-# Every worker and server does this; there is no leader. The rules are in ``penstock.queue.schedules``.
-
-
 EVERY_S = 1.0
 OPEN = frozenset({Status.PENDING, Status.IN_PROGRESS})
 _DELETES_AT_ONCE = 500
@@ -377,7 +372,11 @@ _schedules_log = logging.getLogger("penstock.schedules")
 
 
 class ScheduleRunner:
-    """Adds jobs of due schedules. A run already added by another host is not added again."""
+    """Adds jobs of due schedules, by the rules of ``penstock.queue.schedules``.
+
+    Every worker and server does this; there is no leader. A run already added by another host is not added
+    again.
+    """
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
