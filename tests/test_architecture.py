@@ -136,9 +136,9 @@ def asks_the_time(source: str, module: str) -> list[str]:
 
 
 def reads_the_environment(source: str, module: str) -> list[str]:
-    # interpreter: the PYTHON* variables for child processes. process_guard: restores variables changed by
-    # functions, and decides nothing by them. output: width and colours of the terminal. ocr: sets
-    # threads and telemetry of its libraries, which know no other way.
+    # interpreter: the PYTHON* variables for child processes. process_guard: compares variables, which
+    # functions may have changed, and decides nothing else by them. output: width and colours of the
+    # terminal. ocr: sets threads and telemetry of its libraries, which know no other way.
     own = ("config", "interpreter", "worker.process_guard", "cli.output", "pipeline.ocr.engines")
     return [] if module in own else uses(source, module, ENVIRONMENT)
 

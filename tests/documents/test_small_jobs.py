@@ -112,7 +112,9 @@ class CallLog:
         queue = SqliteQueue(self._place / "queue.db", synchronous="NORMAL")
         catalog = SqliteCatalog(self._place / "catalog.db", synchronous="NORMAL")
         documents = DocumentTools(catalog, Recorded(self, catalog, Pipeline(HashingEmbedder()), after))
-        Child(queue, registry, ProcessGuard(self.state, os.getppid()), self.state, options, documents).run()
+        guard = ProcessGuard(self.state, os.getppid())
+        guard.set_up()
+        Child(queue, registry, guard, self.state, options, documents).run()
         os._exit(0)
 
     def _small(self, context: Context) -> None:

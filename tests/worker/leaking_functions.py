@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import decimal
 import gc
+import importlib.abc
 import locale
 import logging
 import os
@@ -76,9 +77,24 @@ def tamper(context: Context) -> None:
 
 
 def tamper_for_good(context: Context) -> None:
-    """Remove a function the worker needs to restore the environment."""
+    """Change the environment, and remove what would make its time zone effective again."""
     os.environ["LEAKED"] = "yes"
     del time.tzset
+
+
+class LibraryWarning(UserWarning):
+    """A warning of a library."""
+
+
+class LibraryFinder(importlib.abc.MetaPathFinder):
+    """Finds nothing."""
+
+
+def load_a_library(context: Context) -> None:
+    """Do what modules such as numpy and six do when they are imported."""
+    warnings.filterwarnings("ignore", message="numpy.dtype size changed")
+    warnings.simplefilter("always", LibraryWarning)
+    sys.meta_path.append(LibraryFinder())
 
 
 def leak_descriptors(context: Context) -> None:

@@ -25,6 +25,7 @@ from tests.worker.leaking_functions import (
     leak_descriptors,
     leak_many_threads,
     leak_memory,
+    load_a_library,
     shout,
     shout_behind,
     state,
@@ -282,6 +283,7 @@ HANDLERS: dict[str, Callable[[Context], Any]] = {
         leak_descriptors,
         leak_many_threads,
         leak_memory,
+        load_a_library,
         shout,
         shout_behind,
     )
@@ -322,6 +324,7 @@ def registry() -> Registry:
     handlers.register("content", "ingest", run)
     handlers.register("function", "run", run_function, beside=is_webhook)
     handlers.register("content", "update", together, batch=10)
+    handlers.register("content", "delete", run, own=True)
     return handlers
 
 

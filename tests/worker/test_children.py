@@ -258,7 +258,8 @@ def test_a_type_nobody_here_knows_is_given_back_unspent_with_the_reason(host: Wo
     job = host.job(job_id)
     assert (Status.PENDING, 0, "ERR_NO_HANDLER") == (job.status, job.retry_count, job.error_code)
     expected = (
-        "no handler for file/ingest here (this worker runs content/ingest, content/update, function/run)"
+        "no handler for file/ingest here (this worker runs content/delete, "
+        "content/ingest, content/update, function/run)"
     )
     assert expected == job.error_message
     assert job.run_at is not None

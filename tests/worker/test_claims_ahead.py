@@ -114,7 +114,9 @@ class Runs:
             lease_by_type={},
             poll_s=0.01,
         )
-        Child(queue, registry, ProcessGuard(self.state, os.getppid()), self.state, options).run()
+        guard = ProcessGuard(self.state, os.getppid())
+        guard.set_up()
+        Child(queue, registry, guard, self.state, options).run()
         with (self._place / "ran").open("a") as file:
             file.write(f"{queue.sent}\n")
         os._exit(0)

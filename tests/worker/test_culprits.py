@@ -14,7 +14,7 @@ from penstock.worker import orphans, supervisor
 from penstock.worker.shared_state import ExecutingJob, Execution, FileRun
 
 BATCH = Execution(7, 100.0, tuple(ExecutingJob(f"job{number}", 1, 60) for number in range(3)))
-ALONE = BATCH._replace(members=BATCH.members[:1])
+ALONE = msgspec.structs.replace(BATCH, members=BATCH.members[:1])
 MARK = FileMark(1, 5.0, 20.0, 10, 10, "")
 PARSING = FileRun(MARK, 130.0)
 BETWEEN = FileRun(None, 130.0)

@@ -11,19 +11,37 @@ from tests.worker.worker_processes import WorkerHost
 ENGINES = ON_FILES
 
 
-def test_what_a_function_changes_is_put_back_before_another_runs(host: WorkerHost):
+def test_what_a_function_changes_is_not_seen_by_another(host: WorkerHost):
     ids = [host.call(do, max_retries=0) for do in ("state", "tamper", "state")]
 
     assert 0 == host.worker(until_idle=True).ended()
 
     before, tampered, after = (host.job(job_id) for job_id in ids)
-    assert [Status.DONE] * 3 == [job.status for job in (before, tampered, after)]
-    # In one process: it was not replaced.
-    assert before.result == after.result
+    assert {(Status.DONE, 0)} == {(job.status, job.retry_count) for job in (before, tampered, after)}
+    assert before.result["pid"] != after.result["pid"]
+    assert before.result | {"pid": None} == after.result | {"pid": None}
+    assert [0] == host.info("deaths")
+
+
+def test_a_library_that_a_function_loads_does_not_cost_the_process(host: WorkerHost):
+    ids = [host.call(do, max_retries=0) for do in ("state", "load_a_library", "state")]
+
+    assert 0 == host.worker(until_idle=True).ended()
+
+    assert 1 == len({host.began(job_id).pid for job_id in ids})
+
+
+def test_what_penstock_itself_changes_does_not_cost_the_process(host: WorkerHost):
+    own = host.put("tamper", op="delete", max_retries=0)
+    ids = [host.call(do, max_retries=0) for do in ("state", "noop")]
+
+    assert 0 == host.worker(until_idle=True).ended()
+
+    assert 1 == len({host.began(job_id).pid for job_id in (own, *ids)})
 
 
 @pytest.mark.parametrize("do", ["leak_descriptors", "leak_many_threads", "leak_memory", "tamper_for_good"])
-def test_what_cannot_be_put_back_ends_the_process_before_another_function_runs(host: WorkerHost, do: str):
+def test_what_a_function_leaves_behind_ends_the_process_before_another_runs(host: WorkerHost, do: str):
     first, leaking, *others = (host.call(name, max_retries=0) for name in ("state", do, "state", "state"))
     worker = host.worker(until_idle=True, recycle_growth_mb=100)
 

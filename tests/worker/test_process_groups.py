@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 
+import msgspec
 import pytest
 
 from penstock.worker.liveness_lock import GroupLeader, kill_left_behind
@@ -56,9 +57,9 @@ def test_what_is_left_of_a_dead_childs_group_is_killed(program: subprocess.Popen
 def test_what_only_bears_its_number_is_left_alone(program: subprocess.Popen[str], field: str):
     leader, left = left_by(program)
     others = {
-        "session": leader._replace(session=leader.session + 1),
-        "started": leader._replace(started=leader.started + 10**6),
-        "realm": leader._replace(realm="another boot"),
+        "session": msgspec.structs.replace(leader, session=leader.session + 1),
+        "started": msgspec.structs.replace(leader, started=leader.started + 10**6),
+        "realm": msgspec.structs.replace(leader, realm="another boot"),
     }
 
     assert 0 == kill_left_behind(others[field])
@@ -71,7 +72,7 @@ def test_whoever_was_given_the_number_of_the_leader_is_left_alone():
         leader = GroupLeader.of(other.pid)
         assert leader is not None
 
-        assert 0 == kill_left_behind(leader._replace(started=leader.started - 1))
+        assert 0 == kill_left_behind(msgspec.structs.replace(leader, started=leader.started - 1))
         assert [other.pid] == alive([other.pid])
         assert 1 == kill_left_behind(leader)
         assert -signal.SIGKILL == other.wait()

@@ -82,9 +82,10 @@ def test_a_reader_never_sees_half_of_a_change(child: SharedState, supervisor: Sh
         writer.join()
     whole = [doing for doing in seen if doing is not None]
     assert whole
-    for number, started, members in whole:
-        assert {ExecutingJob(f"job_{number}", number, len(members))} == set(members)
-        assert number == started
+    for doing in whole:
+        expected = ExecutingJob(f"job_{doing.number}", doing.number, len(doing.members))
+        assert {expected} == set(doing.members)
+        assert doing.number == doing.started
 
 
 def test_a_stop_is_for_one_member_of_one_execution(child: SharedState, supervisor: SharedState):

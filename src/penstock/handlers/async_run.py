@@ -18,7 +18,7 @@ from typing import Any
 from penstock.errors import Cancelled
 from penstock.handlers.context import Context
 
-POLL_S = 0.1
+_POLL_S = 0.1
 """Time between two looks at the cancel flag while a function awaits."""
 
 
@@ -35,10 +35,15 @@ class _Loop:
             self.runner.close()
 
     def __del__(self) -> None:
-        # Not in a forked process: the loop's file descriptors are shared with the parent. Not at the end of
-        # the interpreter: a loop with an executor starts a thread to close it, and no thread starts then.
-        if self.pid == os.getpid() and not sys.is_finalizing():
-            self.runner.close()
+        # Not in a forked process: the loop's file descriptors are shared with the parent. At the end of the
+        # interpreter only the loop itself: the runner starts a thread to close an executor, and no thread
+        # starts then.
+        if self.pid == os.getpid():
+            if sys.is_finalizing():
+                with suppress(RuntimeError):  # it was closed before, or runs
+                    self.runner.get_loop().close()
+            else:
+                self.runner.close()
 
 
 class _Loops(threading.local):
@@ -76,7 +81,7 @@ async def _watched(coroutine: Coroutine[Any, Any, Any], context: Context) -> Any
     task = asyncio.create_task(coroutine)
     cancelled: Cancelled | None = None
     try:
-        while not (await asyncio.wait({task}, timeout=POLL_S))[0]:
+        while not (await asyncio.wait({task}, timeout=_POLL_S))[0]:
             try:
                 context.checkpoint()
             except Cancelled as error:

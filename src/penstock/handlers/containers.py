@@ -1,9 +1,4 @@
-"""Documents of a container's members, updated from the container: one child job per difference.
-
-This runs before the container itself is stored. If the process dies in between, the container is read again.
-Every member has a source from then on, with the time of the container: a walk sees by it which members are
-not up to date, without opening the container.
-"""
+"""Documents of a container's members: one child job for each member that differs from the catalog."""
 
 from __future__ import annotations
 
@@ -32,7 +27,6 @@ from penstock.handlers.members import (
 )
 from penstock.handlers.reindex import OUTDATED, file_job
 from penstock.handlers.removal import remove_all
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.draft import keep_reading
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Attachment, Content
@@ -43,14 +37,8 @@ from penstock.queue.job import NewJob
 from penstock.queue.payloads import FilePayload
 from penstock.vocabulary import how_many
 
-# Child jobs for the files inside another file.
-#
-# A container that is read sends its members; see ``container_members``. One that is unchanged, and is not
-# read, may still have members to read: they failed and are to be tried again, their jobs were lost, or
-# another way of making documents was asked for.
 
-
-def member_job(
+def _member_job(
     context: Context, request: FileRequest, path: str, size: int, *, archives: bool | None = None
 ) -> NewJob:
     """A child job for one file inside a container. ``archives``: by default as for the container."""
@@ -81,6 +69,8 @@ def send_outdated(
 ) -> bool:
     """Send jobs for outdated members of an unchanged container; False: none is outdated.
 
+    They failed and are to be tried again, their jobs were lost, or another way of making documents was asked
+    for.
     ``mtime_ns``: the time of the container, which its members have too.
     """
     # A reindex sends the members itself.
@@ -96,7 +86,7 @@ def send_outdated(
         context.expand(
             [
                 # An archive is known only because it was to be opened.
-                member_job(context, request, one.path, one.size, archives=_opens(request, one.path))
+                _member_job(context, request, one.path, one.size, archives=_opens(request, one.path))
                 for one in some
             ]
         )
@@ -125,14 +115,19 @@ _TOO_LONG = 4_000
 """Bytes of a path above which the system refuses it."""
 
 
-class _Member(NamedTuple):
+class _Member(msgspec.Struct, frozen=True):
     path: str
     size: int
     content_hash: str
 
 
 class ContainerMembers:
-    """The members of one container, as read by a job."""
+    """The members of one container, as read by a job.
+
+    They are compared before the container itself is stored. If the process dies in between, the container is
+    read again. Every member has a source from then on, with the time of the container: a walk sees by it
+    which members are not up to date, without opening the container.
+    """
 
     def __init__(
         self, catalog: Catalog, pipeline: Pipeline, context: Context, request: FileRequest, read: FileContent
@@ -254,7 +249,7 @@ class ContainerMembers:
                 self._catalog.store(new[first : first + MAX_DOCUMENTS])
             self.sent = True
             self._context.expand(
-                [member_job(self._context, self._request, member.path, member.size) for member in some]
+                [_member_job(self._context, self._request, member.path, member.size) for member in some]
             )
 
     def _unread(self, member: _Member) -> Any:

@@ -1,4 +1,4 @@
-"""Context of a handler: the job, progress, children, cancellation and backing services."""
+"""What handlers get and return: the context of a job, the registry, special results, failed tasks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from penstock.catalog.rules import publication
 from penstock.catalog.rules.publication import MAX_MESSAGE
 from penstock.catalog.values import Failure, FailureKind, Place, Task, TaskOutcome
 from penstock.errors import Cancelled, InvalidRequest, LeaseLost, ServiceUnavailable, TokenLimitReached
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.budget import CallLimitReached, FileMark
 from penstock.pipeline.endpoint import BadAnswer
 from penstock.queue import payloads, retry, transitions
@@ -36,9 +35,9 @@ from penstock.queue.retry import JOB_BACKOFF, Backoff
 from penstock.traces import job_fields
 from penstock.vocabulary import with_remedy
 
-PROGRESS_LIMIT = 3_500
+_PROGRESS_LIMIT = 3_500
 """Bytes of encoded progress, which must fit a fixed place in shared memory."""
-FILE_LIMIT = 1_000
+_FILE_LIMIT = 1_000
 """Characters of the current file's path in the progress."""
 MAX_CHILDREN = 1_000
 """Children per call of ``expand``, to bound the transaction."""
@@ -62,7 +61,7 @@ def _ignore(_mark: FileMark | None) -> None:
     """Default for workers without a watch on files; see ``ThreadWorker``."""
 
 
-class ProgressReport(NamedTuple):
+class ProgressReport(msgspec.Struct, frozen=True):
     """Progress of a running job, as a handler reports it."""
 
     current: int
@@ -75,7 +74,7 @@ class ProgressReport(NamedTuple):
         # Texts may quote a file name that is not valid text.
         message, file = (
             None if text is None else transitions.printable(str(text)[:limit])
-            for text, limit in ((self.message, PROGRESS_LIMIT), (self.current_file, FILE_LIMIT))
+            for text, limit in ((self.message, _PROGRESS_LIMIT), (self.current_file, _FILE_LIMIT))
         )
         percent = round(self.current / self.total * 100, 1) if self.total else 0.0
         progress = {"current": self.current, "total": self.total, "percent": percent, "message": message}
@@ -174,7 +173,7 @@ class Context:
         if self._first_start is not None:
             progress = progress | {transitions.FIRST_START: self._first_start}
         encoded = msgspec.json.encode(progress)
-        if len(encoded) > PROGRESS_LIMIT:
+        if len(encoded) > _PROGRESS_LIMIT:
             encoded = msgspec.json.encode(progress | {"message": None, "counts": {}})
         return encoded.decode()
 
@@ -203,13 +202,10 @@ class Context:
         return self._guard_service(name)
 
 
-# Registry of handlers: the code for each type of job. Registration is explicit.
-
-
 Handler: TypeAlias = Callable[[Context], Any]
 BatchHandler: TypeAlias = Callable[[Sequence[Context]], Sequence[Any]]
 
-MAX_BATCH = 100
+_MAX_BATCH = 100
 
 
 class Wait(msgspec.Struct, frozen=True):
@@ -223,7 +219,7 @@ class Wait(msgspec.Struct, frozen=True):
     """Result of the handler's own part. The job keeps it when its children have ended."""
 
 
-class Later(NamedTuple):
+class Later(msgspec.Struct, frozen=True):
     """Result of a handler: too early. The job is released for some time, without using a retry."""
 
     reason: str
@@ -234,13 +230,15 @@ class NotHandledHere(Exception):
     """Raised by a handler without the code for this job; another worker may run the job."""
 
 
-class Registered(NamedTuple):
+class Registered(msgspec.Struct, frozen=True):
     call: Callable[..., Any]
     batch: int
     """Most jobs per call; 0: the handler takes one job, not a list."""
     backoff: Backoff | Callable[[Claim], Backoff]
     beside: Callable[[Claim], bool] | None = None
     """Tells which jobs mostly wait for the network, and may run in a thread beside other jobs."""
+    own: bool = False
+    """A handler of Penstock. What it changes in its process is no reason to replace the process."""
 
     def backoff_of(self, claim: Claim) -> Backoff:
         return self.backoff if isinstance(self.backoff, Backoff) else self.backoff(claim)
@@ -266,6 +264,7 @@ class Registry:
         batch: int = 0,
         backoff: Backoff | Callable[[Claim], Backoff] = JOB_BACKOFF,
         beside: Callable[[Claim], bool] | None = None,
+        own: bool = False,
     ) -> None:
         """Register a handler. ``batch``: most jobs per call, for a ``BatchHandler``.
 
@@ -276,9 +275,9 @@ class Registry:
             raise InvalidRequest(f"{item_type}/{op} already has a handler")
         if not callable(handler):
             raise InvalidRequest(f"{item_type}/{op}: {type(handler).__name__} cannot be called")
-        if isinstance(batch, bool) or not isinstance(batch, int) or not 0 <= batch <= MAX_BATCH:
-            raise InvalidRequest(f"a batch has 1 to {MAX_BATCH} jobs, got {str(batch)[:80]!r}")
-        self._handlers[item_type, op] = Registered(handler, batch, backoff, beside)
+        if isinstance(batch, bool) or not isinstance(batch, int) or not 0 <= batch <= _MAX_BATCH:
+            raise InvalidRequest(f"a batch has 1 to {_MAX_BATCH} jobs, got {str(batch)[:80]!r}")
+        self._handlers[item_type, op] = Registered(handler, batch, backoff, beside, own)
 
     def wrap(
         self,
@@ -288,7 +287,7 @@ class Registry:
         """Replace the handlers of these types by ``around(handler, batch)``."""
         for pair, known in self._handlers.items():
             if pair[0] in item_types:
-                self._handlers[pair] = known._replace(call=around(known.call, known.batch))
+                self._handlers[pair] = msgspec.structs.replace(known, call=around(known.call, known.batch))
 
     def copy(self) -> Registry:
         """A registry with the same handlers. Later additions do not affect this one."""
@@ -303,10 +302,7 @@ class Registry:
         return sorted(f"{item_type}/{op}" for item_type, op in self._handlers)
 
 
-# Outcomes of tasks that failed, by the error: who is at fault, and whether a retry is spent.
-
-
-SERVICE_PAUSE = timedelta(seconds=10)
+_SERVICE_PAUSE = timedelta(seconds=10)
 """Wait before a task is sent again to an endpoint that is down and names no time."""
 
 
@@ -320,7 +316,7 @@ def postponed(task: Task, error: ServiceUnavailable | CallLimitReached) -> TaskO
     """Wait as long as the service asks for, without spending a retry."""
     message = with_remedy(retry.error_summary(error), error.remedy)[:MAX_MESSAGE]
     failure = Failure(error.code, message, FailureKind.OUTAGE)
-    return publication.postponed(task, failure, error.retry_after or SERVICE_PAUSE)
+    return publication.postponed(task, failure, error.retry_after or _SERVICE_PAUSE)
 
 
 def failed_at_service(task: Task, error: Exception) -> TaskOutcome:

@@ -75,7 +75,7 @@ def register(
     for (item_type, op), (handler, batch) in handlers.items():
         # A handler registered by the application takes precedence.
         if registry.find(item_type, op) is None:
-            registry.register(item_type, op, handler, batch=batch)
+            registry.register(item_type, op, handler, batch=batch, own=True)
 
 
 # Loaded with the first job: a command that finds a folder unchanged needs none of these.

@@ -18,7 +18,6 @@ from penstock.handlers.context import Context
 from penstock.handlers.members import FileContent, MemberReader, container_of
 from penstock.handlers.missing_files import unchanged_at
 from penstock.handlers.reindex import OUTDATED
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.chunk.text import ChunkSizes
 from penstock.pipeline.draft import keep_reading, outdated, reader_in
 from penstock.pipeline.extract import file_types
@@ -35,8 +34,6 @@ from penstock.queue.payloads import (
     delivered_file_of,
     is_off_disk,
 )
-
-# Comparison of a file found by a walk with the known source: unchanged, failing again, or to be read.
 
 
 class _Fit(Enum):
@@ -153,24 +150,20 @@ class FileComparison:
         return found
 
 
-# Declared facts: details of a file or project in a request, compared with the disk.
-#
-# A difference is reported and does not stop the job: the index follows the disk, and of two requests for one
-# path that became one job only the first one's facts are known.
-
-
 _DECLARED = frozenset(["file_type", "file_hash", "size_bytes"])
 _CODE, _NOT_CODE = "code", ("document", "config")
 _MARKS = {
     "rust": ("Cargo.toml",),
     "python": ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt"),
 }
-MIXED = "mixed"
+_MIXED = "mixed"
 
 
 def file_mismatches(context: Context, size: int, content_hash: str | None) -> list[str]:
     """Log and return declared facts not true of the file.
 
+    A difference does not stop the job: the index follows the disk, and of two requests for one path that
+    became one job only the first one's facts are known.
     ``content_hash`` is SHA-256 in hex; None if only the beginning of the file was read.
     """
     if context.claim.parent_id is not None or _DECLARED.isdisjoint(context.payload):
@@ -209,7 +202,7 @@ def project_mismatches(payload: ProjectPayload) -> Iterator[str]:
             yield f"git_remote: declared {payload.git_remote}, found {remote or 'none'}"
     if payload.project_type is not None:
         languages = _languages(payload.identifier)
-        actual = languages[0] if len(languages) == 1 else MIXED
+        actual = languages[0] if len(languages) == 1 else _MIXED
         if languages and payload.project_type != actual:
             yield f"project_type: declared {payload.project_type}, found {actual}"
 
@@ -222,15 +215,15 @@ def _languages(root: str) -> list[str]:
 _payload = msgspec.json.Decoder(FilePayload).decode
 
 
-NOT_OPENED = "ERR_ARCHIVE"
-FAILURE_CODES = {NOT_OPENED: "Index the archive with `penstock index --archives`, or set PENSTOCK_ARCHIVES."}
+_NOT_OPENED = "ERR_ARCHIVE"
+FAILURE_CODES = {_NOT_OPENED: "Index the archive with `penstock index --archives`, or set PENSTOCK_ARCHIVES."}
 
 
 class FailedBefore(Exception):
     """The file failed before and is unchanged, so the job does not read the file."""
 
 
-class FileRequest(NamedTuple):
+class FileRequest(msgspec.Struct, frozen=True, kw_only=True):
     place: Place
     path: str
     name: str
@@ -296,7 +289,7 @@ class FileRequest(NamedTuple):
             return self.of_size(known.size, pipeline).as_good_as(known, pipeline)
         wanted = self._fingerprints_of(reader_in(made.ocr), pipeline)
         read_with = pipeline.failure_fingerprint(self._fingerprints_of(reader_in(failed), pipeline))
-        request = self._replace(fingerprints=wanted, read_with=read_with)
+        request = msgspec.structs.replace(self, fingerprints=wanted, read_with=read_with)
         return request.of_size(known.size, pipeline).as_good_as(known, pipeline)
 
     def _fingerprints_of(self, reader: str | None, pipeline: Pipeline) -> Fingerprints:
@@ -314,7 +307,7 @@ class FileRequest(NamedTuple):
         # Parts of it may have failed when it was read in the other way.
         same = known.failure.read_with == pipeline.failure_fingerprint(kept)
         read_with = known.failure.read_with if same else None
-        return self._replace(fingerprints=kept, read_with=read_with or self.read_with)
+        return msgspec.structs.replace(self, fingerprints=kept, read_with=read_with or self.read_with)
 
     def checked_before(self, known: Source | None, pipeline: Pipeline) -> FileRequest:
         """The request with entity extraction as for the known source, unless the request states a choice.
@@ -324,8 +317,8 @@ class FileRequest(NamedTuple):
         self.refuse_archive(known)
         if known is None or self.graph is not None or not getattr(known.fingerprints, EXTRACTING):
             return self
-        request = self._replace(graph=True)
-        return request._replace(fingerprints=request._fingerprints_of(None, pipeline))
+        request = msgspec.structs.replace(self, graph=True)
+        return msgspec.structs.replace(request, fingerprints=request._fingerprints_of(None, pipeline))
 
     def checked(self, read: FileContent, pipeline: Pipeline) -> FileRequest:
         """The request with the fingerprints of the extractor for this content.
@@ -343,7 +336,8 @@ class FileRequest(NamedTuple):
             # The reader that the name stands for: nothing else is known now.
             return self.of_size(read.size, pipeline)
         read_with = pipeline.failure_fingerprint(fingerprints)
-        return self._replace(fingerprints=fingerprints, read_with=read_with).of_size(read.size, pipeline)
+        request = msgspec.structs.replace(self, fingerprints=fingerprints, read_with=read_with)
+        return request.of_size(read.size, pipeline)
 
     @property
     def read_from(self) -> str:
@@ -357,7 +351,7 @@ class FileRequest(NamedTuple):
     def of_size(self, size: int, pipeline: Pipeline) -> FileRequest:
         """The request with the fingerprints for a file of this size. An unchanged file has the known size."""
         wanted = pipeline.of_size(self.fingerprints, self.name, size)
-        return self if wanted is self.fingerprints else self._replace(fingerprints=wanted)
+        return self if wanted is self.fingerprints else msgspec.structs.replace(self, fingerprints=wanted)
 
     def read(self, known: Source | None, reader: MemberReader) -> FileContent | None:
         """Read the file or member; None if size and time are unchanged and no closer check was requested.
@@ -404,8 +398,8 @@ class FileRequest(NamedTuple):
         if known is None or known.published_id is None:
             raise PermanentFailure(
                 f"{self.path} is an archive, and archives are not opened by default",
-                code=NOT_OPENED,
-                remedy=FAILURE_CODES[NOT_OPENED],
+                code=_NOT_OPENED,
+                remedy=FAILURE_CODES[_NOT_OPENED],
             )
 
     def _trusts(self, known: Source) -> bool:

@@ -52,7 +52,6 @@ from penstock.handlers.missing_files import (
 from penstock.handlers.notes import ModelCheck
 from penstock.handlers.reindex import OUTDATED, from_catalog
 from penstock.handlers.removal import removal_of_one, remove_all
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.budget import MemoryInUse
 from penstock.pipeline.draft import Draft, outdated, with_all_pages, without_pictures
 from penstock.pipeline.extract import file_types
@@ -68,16 +67,13 @@ if TYPE_CHECKING:
     from penstock.handlers.source_files import FetchedFile, FetchedFiles
 
 
-# Draft of a file: the pages to read in the job, and the limit of open tasks.
-
-
 PAGES_PER_CALL = 32
 """Pages of a document that are read in its job; the others become tasks."""
 MAX_OPEN_TASKS = 5_000
 """While more tasks of a lane are open, files that would add to them wait. Small files continue."""
 
 
-def draft_file(pipeline: Pipeline, request: FileRequest, read: FileContent) -> Draft:
+def _draft_file(pipeline: Pipeline, request: FileRequest, read: FileContent) -> Draft:
     """Draft a file. Of a long document only the first pages; the others become tasks."""
     content = Content(request.name, read.data, read.size)
     paged = file_types.detect(request.name, read.data) == file_types.PDF
@@ -90,13 +86,13 @@ def draft_file(pipeline: Pipeline, request: FileRequest, read: FileContent) -> D
     return with_all_pages(draft, request.read_from if request.read_from != request.path else None)
 
 
-def lanes_of(draft: Draft) -> list[Phase]:
+def _lanes_of(draft: Draft) -> list[Phase]:
     """The lanes with tasks from a draft: for unread pages, and for more chunks than a job embeds."""
     lanes = [Phase.OCR] if draft.unread else []
     return [*lanes, Phase.VECTOR] if len(draft.chunks) > MAX_TEXTS else lanes
 
 
-def too_many_tasks(catalog: Catalog, lanes: Sequence[Phase]) -> bool:
+def _too_many_tasks(catalog: Catalog, lanes: Sequence[Phase]) -> bool:
     """Check whether a file that adds tasks to these lanes has to wait.
 
     Each lane counts alone: a scan does not wait for the chunks of a large log.
@@ -107,15 +103,14 @@ def too_many_tasks(catalog: Catalog, lanes: Sequence[Phase]) -> bool:
         return any(snapshot.open_tasks(lane) > MAX_OPEN_TASKS for lane in lanes)
 
 
-# Failed files of a batch: recorded as failed documents, and explained in the ledger.
-
-
 FAILED_BEFORE = "failed before"
 """Outcome of a file that failed in an earlier run and is unchanged since."""
 
 
 class FailedFiles:
-    """Collects the failures of one call, and writes them in two transactions."""
+    """The failed files of one call: recorded as failed documents and explained in the ledger, in two
+    transactions.
+    """
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -213,13 +208,11 @@ def failed_before(context: Context, known: Source) -> Any:
     )
 
 
-# Texts of other branches of a project: an unchanged file of a new branch is not read or embedded again.
-
-
 class OtherBranches:
     """Documents at the same paths in other branches, for files without one in their own branch.
 
-    In another work tree of the project, the same path is the one from its top folder.
+    An unchanged file of a new branch is not read or embedded again. In another work tree of the project, the
+    same path is the one from its top folder.
     """
 
     def __init__(self, catalog: Catalog, pipeline: Pipeline) -> None:
@@ -294,12 +287,6 @@ def _same_paths(paths: Mapping[str, str], roots: Iterable[str]) -> dict[str, str
     return same | {path: path for path in paths}
 
 
-# Origins of documents with content from elsewhere than their path: web pages, files of libraries.
-#
-# Web pages are in the files fetched by a crawl, and fetched again where these are missing. Files of a
-# library are in its folder or archive.
-
-
 Origins: TypeAlias = Callable[[Context], ContentOrigin | None]
 """Finds the origin of the document of a job; None: it is a file."""
 
@@ -312,7 +299,11 @@ NO_ORIGINS: Origins = _in_metadata
 
 
 def origins_with(fetched: FetchedFiles) -> Origins:
-    """Origins of documents, with the fetched files of this machine."""
+    """Origins of documents with content from elsewhere than their path: web pages, files of libraries.
+
+    Web pages are in the fetched files, and fetched again where these are missing. Files of a library are in
+    its folder or archive.
+    """
 
     def find(context: Context) -> ContentOrigin | None:
         path = context.payload.get("file_path", "")
@@ -348,19 +339,19 @@ def _exists(path: str) -> bool:
     return os.path.lexists(path)
 
 
-class ReadArticle(NamedTuple):
+class ReadArticle(msgspec.Struct, frozen=True):
     """The content of a document, with the URL and heading anchors of the web page, if any."""
 
     content: FileContent
     url: str = ""
-    anchors: dict[str, str] = {}  # noqa: RUF012 - never changed
+    anchors: dict[str, str] = {}
 
     def described(self, properties: StoredProperties) -> StoredProperties:
         """The properties with the address of the page and the anchors of the headings."""
         return msgspec.structs.replace(properties, url=self.url, anchors=self.anchors)
 
 
-def article_of(request: FileRequest, read: FileContent) -> ReadArticle:
+def _article_of(request: FileRequest, read: FileContent) -> ReadArticle:
     """The content of a web page, or of one of a library, without navigation. Files stay as they are."""
     origin = request.origin
     if origin is None:
@@ -375,11 +366,11 @@ def article_of(request: FileRequest, read: FileContent) -> ReadArticle:
     from penstock.pipeline.web.urls import read_article
 
     article = read_article(read.data)
-    content = read._replace(data=article.data, size=len(article.data))
+    content = msgspec.structs.replace(read, data=article.data, size=len(article.data))
     return ReadArticle(content, origin.url or request.path, article.anchors)
 
 
-def missing_origin(request: FileRequest) -> PermanentFailure:
+def _missing_origin(request: FileRequest) -> PermanentFailure:
     """The error for a document without content on this machine."""
     where = request.origin.read_from if request.origin is not None else request.path
     return PermanentFailure(
@@ -389,9 +380,9 @@ def missing_origin(request: FileRequest) -> PermanentFailure:
     )
 
 
-RETRY_DELAY = timedelta(seconds=2)
-UNCHANGED = {"outcome": "unchanged"}
-WATCHERS = ("watcher", "active_project")
+_RETRY_DELAY = timedelta(seconds=2)
+_UNCHANGED = {"outcome": "unchanged"}
+_WATCHERS = ("watcher", "active_project")
 """Doors whose jobs may name files that are gone by the time they run."""
 
 
@@ -465,7 +456,7 @@ class _IngestCall:
                 source = known.get((request.place, request.path))
                 self._answers[index] = self._ingest_here(index, context, request, source)
             except MemoryInUse as wait:
-                self._answers[index] = Later(str(wait), RETRY_DELAY)
+                self._answers[index] = Later(str(wait), _RETRY_DELAY)
             except Exception as error:  # noqa: BLE001 - an error in one file must not fail the others
                 self._answers[index] = error
         self._write()
@@ -487,10 +478,10 @@ class _IngestCall:
         live = self._catalog.touch([touch for _, touch in self._touched])
         for (index, touch), found in zip(self._touched, live, strict=True):
             answer = self._answers[index]
-            unchanged = isinstance(answer, dict) and UNCHANGED.items() <= answer.items()
+            unchanged = isinstance(answer, dict) and _UNCHANGED.items() <= answer.items()
             if not found and touch.asked_at is not None and unchanged:
                 self._answers[index] = Later(
-                    "the document was removed while its file was checked", RETRY_DELAY
+                    "the document was removed while its file was checked", _RETRY_DELAY
                 )
 
     def _request(self, context: Context) -> FileRequest | Exception:
@@ -591,11 +582,11 @@ class _IngestCall:
         self._read[index] = ReadFile(read.size, read.mtime_ns, request.read_with, content_hash)
         seconds = self._pipeline.limits.seconds_for(len(read.data))
         with context.file(seconds, read.size, read.mtime_ns, request.read_with):
-            article = article_of(request, read)
-            draft = draft_file(self._pipeline, request, article.content)
-        if too_many_tasks(self._catalog, lanes_of(draft)):
+            article = _article_of(request, read)
+            draft = _draft_file(self._pipeline, request, article.content)
+        if _too_many_tasks(self._catalog, _lanes_of(draft)):
             return Later(
-                f"waiting: more than {MAX_OPEN_TASKS:,} page and chunk tasks are pending", RETRY_DELAY
+                f"waiting: more than {MAX_OPEN_TASKS:,} page and chunk tasks are pending", _RETRY_DELAY
             )
         members = ContainerMembers(self._catalog, self._pipeline, context, request, read)
         draft = draft.with_warnings(members.update(draft.attachments, known))
@@ -667,15 +658,15 @@ class _IngestCall:
         asked_at = None if context.metadata.get(OUTDATED) else context.asked_at
         self._touched.append((index, Touch(known.source_id, *state, asked_at)))
         if outdated(known.fingerprints, request.fingerprints) is None:
-            return UNCHANGED | stored_since(context, known)
+            return _UNCHANGED | stored_since(context, known)
         reused = adopted(self._catalog, context, known, request.fingerprints, known.content_hash)
         if reused is not None:
             return reused
         drafted = from_catalog(self._catalog, known, context, request.fingerprints, self._space)
-        if drafted is None or (drafted.texts > MAX_TEXTS and too_many_tasks(self._catalog, [Phase.VECTOR])):
+        if drafted is None or (drafted.texts > MAX_TEXTS and _too_many_tasks(self._catalog, [Phase.VECTOR])):
             return Later(
                 f"waiting: the document has just changed, or more than {MAX_OPEN_TASKS:,} tasks are pending",
-                RETRY_DELAY,
+                _RETRY_DELAY,
             )
         return self._add_to_batch(index, drafted)
 
@@ -689,7 +680,7 @@ class _IngestCall:
                 return self._reuse_text(index, context, request, known, (known.size, known.mtime_ns))
             return {"outcome": "kept", "note": "the file does not exist; its document is kept"}
         if is_off_disk(request.path):
-            raise missing_origin(request)
+            raise _missing_origin(request)
         if known is not None:
             if awaits_move(self._catalog, known):
                 return {"outcome": "kept", "note": "its file is about to be moved here"}
@@ -699,7 +690,7 @@ class _IngestCall:
             ):
                 return {"outcome": "kept", "note": reason}
             return other_branch(context) or self._remove(context, request.path, "the file is gone")
-        if context.claim.parent_id is not None or context.claim.submitted_by in WATCHERS:
+        if context.claim.parent_id is not None or context.claim.submitted_by in _WATCHERS:
             return {"outcome": "vanished"}
         raise PermanentFailure(f"{request.path} does not exist", code="ERR_FILE_NOT_FOUND")
 

@@ -33,7 +33,6 @@ from penstock.handlers.reindex import (
     same_job,
 )
 from penstock.handlers.removal import remove_all
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.pipeline import Pipeline, chunk_sizes
 from penstock.pipeline.walk.ignore import (
     BINDING,
@@ -52,10 +51,7 @@ from penstock.queue.job import NewJob
 from penstock.queue.payloads import FilePayload, FolderPayload, ProjectPayload, Walked
 from penstock.queue.schedules import SCHEDULE
 
-# Jobs bound to a branch: while another branch is checked out, the files on the disk are not theirs.
-
-
-SWITCH_DELAY = timedelta(seconds=1)
+_SWITCH_DELAY = timedelta(seconds=1)
 
 
 def other_branch(context: Context) -> dict[str, Any] | Later | None:
@@ -64,7 +60,7 @@ def other_branch(context: Context) -> dict[str, Any] | Later | None:
     reason = other_state(root, context.claim.branch) if isinstance(root, str) else None
     if reason is None:
         return None
-    return Later(reason, SWITCH_DELAY) if reason == SWITCHING else {"outcome": "kept", "note": reason}
+    return Later(reason, _SWITCH_DELAY) if reason == SWITCHING else {"outcome": "kept", "note": reason}
 
 
 def scheduled_for_another(context: Context) -> Wait | None:
@@ -122,7 +118,7 @@ class Folders:
         return {"outcome": "removed", "removed": remove_all(self.catalog, removal)}
 
 
-class _ChildFile(NamedTuple):
+class _ChildFile(msgspec.Struct, frozen=True):
     """A file to index, or (``delete``) to remove because of a rule."""
 
     path: str
@@ -369,7 +365,9 @@ class _FolderWalk:
         if (
             above is not None
             and above.path == container.path
-            and self._comparison.unchanged(FoundFile(*container), above)
+            and self._comparison.unchanged(
+                FoundFile(container.path, container.size, container.mtime_ns), above
+            )
         ):
             self._send(_ChildFile(known.path, "ingest", known.size, inside=True))
 

@@ -1,4 +1,4 @@
-"""Functions of an application as jobs: registration, checks and execution."""
+"""Functions of an application as jobs: registration, checks and execution, maps and backups."""
 
 from __future__ import annotations
 
@@ -29,9 +29,6 @@ from penstock.queue.retry import FUNCTION_BACKOFF, Backoff
 from penstock.queue.transitions import BACKUP, HOOK, HOOK_FIELDS, RESERVED, WEBHOOK
 from penstock.vocabulary import how_many
 
-# One function over many payloads: a parent job with all payloads, and one child job for each.
-
-
 MAP = "penstock.map"
 """Function name of the parent job."""
 MAP_INDEX = "map_index"
@@ -41,7 +38,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class MapRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Payload of a parent job: the function, the payloads, and the options of each call."""
+    """Payload of the parent job of a map: the function, the payloads, and the options of each call."""
 
     function: str
     payloads: list[dict[str, Any]]
@@ -51,7 +48,7 @@ class MapRequest(msgspec.Struct, frozen=True, kw_only=True):
     result_ttl_s: int | None = None
 
 
-def expand_map(context: Context, payload: dict[str, Any], find: Callable[[str], object | None]) -> Wait:
+def _expand_map(context: Context, payload: dict[str, Any], find: Callable[[str], object | None]) -> Wait:
     """Add the missing child jobs, a batch at a time, and wait for all of them."""
     request = msgspec.convert(payload, MapRequest)
     if find(request.function) is None:
@@ -92,12 +89,6 @@ def _child(context: Context, request: MapRequest, queue_id: str, index: int) -> 
     )
 
 
-# Typed payloads: the annotated class of a function's payload, for checks and conversion.
-#
-# Dataclasses, msgspec structs, attrs classes and typed dicts are converted by msgspec, pydantic models by
-# pydantic. Pydantic is never imported here: a class that is a pydantic model has imported it already.
-
-
 _PLAIN_NAMES = re.compile(
     r"(typing\.|t\.|collections\.abc\.|abc\.)?(Mapping|MutableMapping|dict|Dict|Any|object)\b"
 )
@@ -105,7 +96,11 @@ _PLAIN_NAMES = re.compile(
 
 
 class PayloadModel:
-    """The class of a function's payload. Errors name the function and the first wrong field."""
+    """The annotated class of a function's payload. Errors name the function and the first wrong field.
+
+    Dataclasses, msgspec structs, attrs classes and typed dicts are converted by msgspec, pydantic models by
+    pydantic. Pydantic is never imported here: a class that is a pydantic model has imported it already.
+    """
 
     def __init__(self, label: str, model: type) -> None:
         self._label = label
@@ -163,7 +158,7 @@ class PayloadModel:
         return f"{self.type.__name__} has {fields or 'no fields'}."
 
 
-def model_of(name: str, call: Callable[..., Any]) -> PayloadModel | None:
+def _model_of(name: str, call: Callable[..., Any]) -> PayloadModel | None:
     """The model of a function's payload; None if the function takes a plain mapping."""
     try:
         first = next(iter(inspect.signature(call).parameters.values()), None)
@@ -250,10 +245,7 @@ def _pydantic_text(error: ValueError) -> str:
     return f"field {field!r}: {first['msg']}" if field else str(first["msg"])
 
 
-# Backups as jobs of schedules: a job writes one backup into a directory of the worker's host.
-
-
-BACKUP_BACKOFF = Backoff((60, 300, 900), cap=3_600)
+_BACKUP_BACKOFF = Backoff((60, 300, 900), cap=3_600)
 """Seconds between attempts: a full disk, or a store that is away, is not repaired within seconds."""
 BACKUP_TIMEOUT_S = 86_400
 MOST_KEPT = 100_000
@@ -291,7 +283,7 @@ def _backup_request(payload: Mapping[str, Any]) -> BackupRequest:
         raise InvalidRequest(f"backup: {error}") from None
 
 
-def run_backup(write: WriteBackup, context: Context, payload: Mapping[str, Any]) -> dict[str, Any]:
+def _run_backup(write: WriteBackup, context: Context, payload: Mapping[str, Any]) -> dict[str, Any]:
     """Write the backup of a job. The result has the path, size and contents of the file."""
     request = _backup_request(payload)
     directory = Path(request.directory)
@@ -320,9 +312,9 @@ Middleware: TypeAlias = Callable[[Context], AbstractContextManager[Any]]
 
 MAX_RETRIES = 1000
 MAX_TIMEOUT_S = 365 * 86_400
-MAX_BACKOFF_S = 86_400
-MAX_QUEUE_LIMIT = 1_000_000
-LABEL = "function run payload"
+_MAX_BACKOFF_S = 86_400
+_MAX_QUEUE_LIMIT = 1_000_000
+_LABEL = "function run payload"
 
 
 class FunctionOptions(TypedDict, total=False):
@@ -421,9 +413,9 @@ class Functions:
             backoff=_backoff(name, options.get("backoff")),
             priority=_whole(name, "priority", options.get("priority"), 0, 10),
             limit=options.get("limit"),
-            queue_limit=_whole(name, "queue_limit", options.get("queue_limit"), 1, MAX_QUEUE_LIMIT),
+            queue_limit=_whole(name, "queue_limit", options.get("queue_limit"), 1, _MAX_QUEUE_LIMIT),
             result_ttl_s=_whole(name, "result_ttl", options.get("result_ttl"), 1, LONGEST_TTL_S),
-            model=model_of(name, call),
+            model=_model_of(name, call),
             webhook=options.get("webhook"),
             on_success=_other(name, "on_success", options.get("on_success")),
             on_failure=_other(name, "on_failure", options.get("on_failure")),
@@ -501,11 +493,11 @@ class Functions:
         """Run a function job. The payload is checked again, since the code may be newer than the job."""
         request = _function_payload(context)
         if request.function_name == MAP:
-            return expand_map(context, request.payload or {}, self.find)
+            return _expand_map(context, request.payload or {}, self.find)
         if request.function_name == WEBHOOK:
             return deliver(context, request.payload or {}, webhooks)
         if request.function_name == BACKUP and self.write_backup is not None:
-            return run_backup(self.write_backup, context, request.payload or {})
+            return _run_backup(self.write_backup, context, request.payload or {})
         function = self.find(request.function_name)
         if function is None and not self._functions:
             raise NotHandledHere("no handler for function/run here: start a worker with --app MODULE:NAME")
@@ -545,7 +537,7 @@ class Functions:
         if name == WEBHOOK:
             return WEBHOOK_BACKOFF
         if name == BACKUP:
-            return BACKUP_BACKOFF
+            return _BACKUP_BACKOFF
         function = self.find(name)
         return function.backoff if function else FUNCTION_BACKOFF
 
@@ -559,7 +551,7 @@ def _function_payload(context: Context) -> FunctionPayload:
         return _decode_request(context.claim.payload_json)
     except msgspec.MsgspecError:
         # Only this way says what is wrong.
-        request = read_payload(FunctionPayload, "run", context.payload, label=LABEL)
+        request = read_payload(FunctionPayload, "run", context.payload, label=_LABEL)
         assert isinstance(request, FunctionPayload)
         return request
 
@@ -627,7 +619,7 @@ def _backoff(name: str, backoff: BackoffGiven | None) -> Backoff:
     if isinstance(steps, int | float):
         steps = (steps,)
     valid = isinstance(steps, Sequence) and all(
-        isinstance(step, int | float) and not isinstance(step, bool) and 0 <= step <= MAX_BACKOFF_S
+        isinstance(step, int | float) and not isinstance(step, bool) and 0 <= step <= _MAX_BACKOFF_S
         for step in steps
     )
     if not valid or not steps:

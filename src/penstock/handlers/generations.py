@@ -1,4 +1,4 @@
-"""Batches of drafted documents: new texts are embedded and generations stored together."""
+"""Batches of drafted documents: new texts are embedded, and paid for, and generations stored together."""
 
 from __future__ import annotations
 
@@ -27,19 +27,14 @@ from penstock.catalog.values import (
 )
 from penstock.errors import NoText, StoreError, TokenLimitReached
 from penstock.handlers.context import Context, Wait
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.draft import same_reading
 from penstock.pipeline.embed.protocol import MeteredEmbedder
 from penstock.pipeline.endpoint import TokenMeter
 from penstock.pipeline.pipeline import Pipeline
 from penstock.vocabulary import how_many
 
-# Calls to services with a count of tokens, by tenant and job, and with a limit for each tenant.
-#
-# Local models charge nothing: for them nothing is counted, and no store is asked.
 
-
-class OwnedText(NamedTuple):
+class OwnedText(msgspec.Struct, frozen=True):
     """A text to be sent. The tokens are those of the tenant, and of the job if one waits for the text."""
 
     tenant_id: str
@@ -51,10 +46,10 @@ def embed_texts(catalog: Catalog, pipeline: Pipeline, texts: Sequence[OwnedText]
     """Embed texts and count their tokens. Raises ``TokenLimitReached`` before anything is sent."""
     embedder = pipeline.embedder
     if not isinstance(embedder, MeteredEmbedder):
-        return pipeline.embed([text for _, _, text in texts])
-    check_limit(catalog, embedder, {text.tenant_id for text in texts})
+        return pipeline.embed([one.text for one in texts])
+    check_limit(catalog, embedder, {one.tenant_id for one in texts})
     try:
-        return pipeline.embed([text for _, _, text in texts])
+        return pipeline.embed([one.text for one in texts])
     finally:
         # After a failure in the middle, the batches before it were still paid for.
         tokens = embedder.take_tokens()
@@ -66,7 +61,7 @@ def check_limit(catalog: Catalog, meter: TokenMeter, tenants: set[str]) -> None:
     """Raise ``TokenLimitReached`` for a tenant who has used all tokens of this month."""
     limit = meter.token_limit
     if limit is None:
-        return
+        return  # as for local models, which charge nothing
     month = _month()
     with catalog.snapshot() as snapshot:
         for tenant_id in tenants:
@@ -83,8 +78,8 @@ def check_limit(catalog: Catalog, meter: TokenMeter, tenants: set[str]) -> None:
 def count_tokens(catalog: Catalog, meter: TokenMeter, used: Sequence[tuple[OwnedText, int]]) -> None:
     """Count the tokens of calls with one text each."""
     uses = Counter[tuple[str, str]]()
-    for (tenant_id, job_id, _), tokens in used:
-        uses[tenant_id, job_id or ""] += tokens
+    for text, tokens in used:
+        uses[text.tenant_id, text.job_id or ""] += tokens
     if uses.total():
         month = _month()
         catalog.add_tokens(
@@ -100,8 +95,8 @@ def _month() -> str:
 def _shares(texts: Sequence[OwnedText], service: str, month: str, tokens: int) -> list[TokenUse]:
     """Divide the tokens of a call by the lengths of the texts. The shares add up to the total."""
     chars = Counter[tuple[str, str]]()
-    for tenant_id, job_id, text in texts:
-        chars[tenant_id, job_id or ""] += len(text)
+    for text in texts:
+        chars[text.tenant_id, text.job_id or ""] += len(text.text)
     uses, left, left_chars = [], tokens, chars.total()
     for (tenant_id, job_id), count in chars.items():
         share = left * count // left_chars if left_chars else left
@@ -110,16 +105,13 @@ def _shares(texts: Sequence[OwnedText], service: str, month: str, tokens: int) -
     return uses
 
 
-# Vectors for drafted pages: reused from the catalog where possible, embedded otherwise.
-
-
 MAX_TEXTS = 256
 """Texts embedded between two writes: the most that a crash costs. Larger documents are built by tasks."""
 
 log = logging.getLogger("penstock.worker")
 
 
-class PageOwner(NamedTuple):
+class PageOwner(msgspec.Struct, frozen=True):
     """Tenant, source and job of some pages; ``source_id`` is None for a new source."""
 
     tenant_id: str
@@ -127,7 +119,7 @@ class PageOwner(NamedTuple):
     job_id: str | None = None
 
 
-class EmbeddedTexts(NamedTuple):
+class EmbeddedTexts(msgspec.Struct, frozen=True):
     by_hash: dict[str, bytes]
     new_hashes: set[str]
     """Hashes of the texts that were not embedded before."""
@@ -191,9 +183,6 @@ def _page_with(page: NewPage, vectors: dict[str, bytes]) -> NewPage:
         for chunk in page.chunks
     ]
     return replace(page, chunks=tuple(chunks))
-
-
-# Notes on generations and jobs by which the worker later decides what becomes of a job.
 
 
 EMBEDDED = "embedded"

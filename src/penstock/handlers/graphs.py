@@ -1,12 +1,14 @@
-"""Entities and relations of claimed chunks: the tasks of a document are extracted together."""
+"""Extraction of entities and relations from claimed chunks, with code and rules or by a language model.
+
+The tasks of a document are extracted together; a model is asked about several chunks at a time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.catalog.graph import Extraction
 from penstock.catalog.protocol import Catalog
@@ -20,8 +22,13 @@ from penstock.pipeline.endpoint import EndpointSilent
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.graph.code import module_name
 from penstock.pipeline.graph.factory import extractor_for, language_of
-from penstock.pipeline.graph.llm import SERVICE, LlmExtractor
 from penstock.pipeline.graph.protocol import NOTHING, GraphChunk, GraphDocument, GraphExtractor
+
+if TYPE_CHECKING:
+    # Most processes ask no model, and need no HTTP client.
+    from concurrent.futures import ThreadPoolExecutor
+
+    from penstock.pipeline.graph.llm import LlmExtractor
 
 
 class ChunkGraphs:
@@ -90,11 +97,8 @@ def _positions(tasks: Sequence[Task], hashes: Sequence[str]) -> list[int]:
     return [found.pop(0) if len(found := places[task.text_hash]) > 1 else found[0] for task in tasks]
 
 
-# Entities and relations from a language model: several chunks at a time, each with its own outcome.
-
-
 Result: TypeAlias = Extraction | Exception
-UNANSWERED = (ServiceUnavailable, CallLimitReached, TokenLimitReached, EndpointSilent)
+_UNANSWERED = (ServiceUnavailable, CallLimitReached, TokenLimitReached, EndpointSilent)
 """Errors of a call that the service did not answer, or that was not made."""
 
 
@@ -110,6 +114,8 @@ class ServiceGraphs:
 
     def extract(self, tasks: Sequence[Task]) -> list[TaskOutcome]:
         """The outcomes of chunks of any documents."""
+        from concurrent.futures import ThreadPoolExecutor
+
         ended: list[TaskOutcome] = []
         left = list(tasks)
         with ThreadPoolExecutor(self._llm.calls) as threads:
@@ -133,7 +139,7 @@ class ServiceGraphs:
                 down = [one for one in results if isinstance(one, ServiceUnavailable)]
                 if down:
                     raise down[0]
-                self._answered = any(not isinstance(one, UNANSWERED) for one in results)
+                self._answered = any(not isinstance(one, _UNANSWERED) for one in results)
                 if not self._answered and isinstance(results[0], Exception):
                     # No call was made, or none answered: the breaker stays as it is.
                     raise results[0]
@@ -143,17 +149,17 @@ class ServiceGraphs:
             return [known if isinstance(one, ServiceUnavailable) else one for one in results] or [
                 known for _ in tasks
             ]
-        except UNANSWERED:
+        except _UNANSWERED:
             pass
         return results
 
     def _guarded(self) -> AbstractContextManager[None]:
-        return self._llm.guard.calling(SERVICE) if self._llm.guard is not None else nullcontext()
+        return self._llm.guard.calling(self._llm.service) if self._llm.guard is not None else nullcontext()
 
     def _down(self, error: ServiceUnavailable) -> ServiceUnavailable:
         """The error with the wait that the breaker asks for."""
         wait = self._llm.guard.delay(error) if self._llm.guard is not None else error.retry_after
-        return ServiceUnavailable(SERVICE, error.message, retry_after=wait, remedy=error.remedy)
+        return ServiceUnavailable(self._llm.service, error.message, retry_after=wait, remedy=error.remedy)
 
     def _called(self, tasks: Sequence[Task], threads: ThreadPoolExecutor) -> list[Result]:
         refused: dict[str, Exception] = {}
@@ -185,7 +191,7 @@ class ServiceGraphs:
         A text that a model cannot cope with would otherwise be sent for ever.
         """
         silent = [one for one in results if isinstance(one, EndpointSilent)]
-        if not silent or any(not isinstance(one, UNANSWERED) for one in results):
+        if not silent or any(not isinstance(one, _UNANSWERED) for one in results):
             return results
         answers = False
         with suppress(PenstockError):
@@ -195,7 +201,7 @@ class ServiceGraphs:
         if answers:
             self._answered = False
             return results
-        down = ServiceUnavailable(SERVICE, silent[0].message, remedy=silent[0].remedy)
+        down = ServiceUnavailable(self._llm.service, silent[0].message, remedy=silent[0].remedy)
         return [down if isinstance(one, EndpointSilent) else one for one in results]
 
 

@@ -38,7 +38,6 @@ from penstock.handlers.notes import ModelCheck
 from penstock.handlers.reindex import OUTDATED, Reindex, TypeCounts, WalkCounts, file_job
 from penstock.handlers.removal import OpenQueue, remove_all
 from penstock.handlers.source_files import FetchedFile, FetchedFiles
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.pipeline import Pipeline, chunk_sizes
@@ -73,16 +72,13 @@ if TYPE_CHECKING:
     from penstock.pipeline.web.fetch import Fetcher
 
 
-# Files of a library or pages of a site, compared with the catalog: one child job per difference.
-
-
 AT_ONCE = 50
 """Files whose children are sent together: indexing begins while a crawl is still going on."""
-MOST_NOTED = 1_000
+_MOST_NOTED = 1_000
 """Skipped paths that are recorded for each rule; the others are only counted."""
 
 
-class OriginFile(NamedTuple):
+class OriginFile(msgspec.Struct, frozen=True):
     """A file or page with the document's path, and the size and time of the content."""
 
     path: str
@@ -141,7 +137,7 @@ class OriginFiles:
     def skip(self, path: str, rule: Rule, detail: str = "", *, recorded: bool = True) -> None:
         """Count a path left out by a rule, and record the path up to a limit per rule."""
         self.counts.skip(rule)
-        if not recorded or self.counts.skipped_by[rule] > MOST_NOTED:
+        if not recorded or self.counts.skipped_by[rule] > _MOST_NOTED:
             return
         cause = f"{rule.meaning} ({detail})" if detail else rule.meaning
         self._ledger.append(
@@ -243,16 +239,13 @@ class OriginFiles:
         )
 
 
-# Files of a library: in a folder, in an archive, or as a distribution is installed.
-
-
 FoundOrSkipped: TypeAlias = OriginFile | Skipped | Unreadable
 
-NOT_INSTALLED = "ERR_LIBRARY_NOT_INSTALLED"
+_NOT_INSTALLED = "ERR_LIBRARY_NOT_INSTALLED"
 FAILURE_CODES = {
-    NOT_INSTALLED: "Install this version beside Penstock, or name a folder, an archive or a URL with --from."
+    _NOT_INSTALLED: "Install this version beside Penstock, or name a folder, an archive or a URL with --from."
 }
-INVENTORY = "objects.inv"
+_INVENTORY = "objects.inv"
 _RECORDS = frozenset(
     "RECORD INSTALLER WHEEL REQUESTED top_level.txt entry_points.txt direct_url.json".split()
 )
@@ -260,7 +253,10 @@ _RECORDS = frozenset(
 
 
 class LibraryFiles:
-    """Finds the files of one version. ``root``: path of the version's documents."""
+    """Finds the files of one version: in a folder, in an archive, or as a distribution is installed.
+
+    ``root``: path of the version's documents.
+    """
 
     def __init__(
         self, pipeline: Pipeline, rules: WalkRules, root: str, source: str, *, pictures: bool = False
@@ -286,7 +282,7 @@ class LibraryFiles:
         return iter([self._file(name, path, status.st_size, status.st_mtime_ns)])
 
     def _file(self, inside: str, read_from: str, size: int, mtime_ns: int) -> OriginFile | Skipped:
-        if inside.rpartition("/")[2] == INVENTORY:
+        if inside.rpartition("/")[2] == _INVENTORY:
             return Skipped(inside, Rule.BINARY, False, "the inventory of a documentation")
         if file_types.is_picture_name(inside) and not self._pictures:
             return Skipped(inside, Rule.BINARY, False, "a picture; text in pictures was not asked for")
@@ -294,7 +290,7 @@ class LibraryFiles:
         return OriginFile(f"{self._root}/{inside}", origin, size, mtime_ns)
 
     def _in_folder(self, folder: str) -> Iterator[FoundOrSkipped]:
-        sphinx = Path(folder, INVENTORY).is_file()
+        sphinx = Path(folder, _INVENTORY).is_file()
         for report in self._walk(folder):
             if isinstance(report, FoundFile):
                 if sphinx and robots.is_generated(report.path):
@@ -322,7 +318,7 @@ class LibraryFiles:
             raise UnsupportedType(f"{archive} has no file inside")
         top = _common_folder([name for name, _, _ in members])
         rules = _MemberRules(self._rules)
-        sphinx = any(name == f"{top}{INVENTORY}" for name, _, _ in members)
+        sphinx = any(name == f"{top}{_INVENTORY}" for name, _, _ in members)
         for name, size, error in members:
             inside = name[len(top) :]
             skipped = rules.skipped(inside, size)
@@ -334,13 +330,13 @@ class LibraryFiles:
 
     def installed(self, name: str, version: str) -> Iterator[FoundOrSkipped]:
         """Files of an installed distribution. Raises ``PermanentFailure`` for another version."""
-        distribution = find_distribution(name)
+        distribution = _find_distribution(name)
         if distribution is None or distribution.version != version:
             there = f"version {distribution.version}" if distribution is not None else "no version"
             raise PermanentFailure(
                 f"{name} {version} is not installed beside Penstock, which has {there} of it",
-                code=NOT_INSTALLED,
-                remedy=FAILURE_CODES[NOT_INSTALLED],
+                code=_NOT_INSTALLED,
+                remedy=FAILURE_CODES[_NOT_INSTALLED],
             )
         rules = _MemberRules(self._rules)
         for file in sorted(map(str, distribution.files or ())):
@@ -357,7 +353,7 @@ class LibraryFiles:
             yield skipped or self._file(inside, path, status.st_size, status.st_mtime_ns)
 
 
-def find_distribution(name: str) -> metadata.Distribution | None:
+def _find_distribution(name: str) -> metadata.Distribution | None:
     """The installed distribution of this name."""
     try:
         return metadata.distribution(name)
@@ -401,25 +397,23 @@ def _common_folder(names: list[str]) -> str:
     return top + "/" if slash and all(name.startswith(top + "/") for name in names) else ""
 
 
-# Crawls: pages of a site, from a start page along links, within limits.
-#
-# A crawl that was interrupted asks for no page twice: a page that was checked after the request was made
-# counts as visited. A page is removed only if its server says that it is gone, and after a complete crawl.
-
-
-DEPTH = 3
+_DEPTH = 3
 """Links that are followed from the start page, unless the request says otherwise."""
 MAX_PAGES = 1_000
-MAX_SITEMAPS = 20
-MAX_VARIANTS = 50
+_MAX_SITEMAPS = 20
+_MAX_VARIANTS = 50
 """Queries of one page that are followed."""
-SEEN_PER_PAGE = 200
+_SEEN_PER_PAGE = 200
 """Links that are remembered for each page of the limit."""
 _INDEXES = ("index.html", "index.htm")
 
 
 class CrawlScope:
-    """The pages of a crawl, and the paths of their documents."""
+    """The pages of a crawl, from a start page along links and within limits, and their documents' paths.
+
+    A crawl that was interrupted asks for no page twice: a page that was checked after the request was made
+    counts as visited. A page is removed only if its server says that it is gone, and after a complete crawl.
+    """
 
     def __init__(self, payload: Crawled, start: str, root: str | None = None) -> None:
         """``root``: path of the documents of a library, whose pages lie in the folder of the start page.
@@ -427,7 +421,7 @@ class CrawlScope:
         None: pages are documents under their own address, and may lie anywhere on their host.
         """
         self.root = root
-        self.depth = payload.recursive_depth if payload.recursive_depth is not None else DEPTH
+        self.depth = payload.recursive_depth if payload.recursive_depth is not None else _DEPTH
         if not payload.recursive:
             self.depth = 0
         self.max_pages = payload.max_pages or MAX_PAGES
@@ -480,7 +474,7 @@ class CrawlScope:
         if not mark:
             return None
         self._variants[page] = self._variants.get(page, 0) + 1
-        return Rule.QUERY if urls.has_long_query(url) or self._variants[page] > MAX_VARIANTS else None
+        return Rule.QUERY if urls.has_long_query(url) or self._variants[page] > _MAX_VARIANTS else None
 
     def places(self) -> list[str]:
         """Paths above the documents of the crawl."""
@@ -521,7 +515,7 @@ class _Site:
         return self._known[at]
 
 
-class _Visit(NamedTuple):
+class _Visit(msgspec.Struct, frozen=True):
     url: str
     depth: int
 
@@ -647,7 +641,7 @@ class Crawl:
 
     def _consider(self, url: str, depth: int) -> None:
         """Visit a page later, unless already seen or left out by a rule."""
-        if url in self._seen or len(self._seen) >= SEEN_PER_PAGE * self._scope.max_pages:
+        if url in self._seen or len(self._seen) >= _SEEN_PER_PAGE * self._scope.max_pages:
             return
         self._seen.add(url)
         rule = self._scope.rule_against(url)
@@ -679,7 +673,7 @@ class Crawl:
         sitemaps = [url for url in map(urls.linked, [folder] * 20, self._robots_sitemaps()) if url]
         pending = deque(dict.fromkeys([*sitemaps, *filter(None, [urls.linked(folder, "/sitemap.xml")])]))
         read: set[str] = set()
-        while pending and len(read) < MAX_SITEMAPS:
+        while pending and len(read) < _MAX_SITEMAPS:
             at = pending.popleft()
             if at in read:
                 continue
@@ -691,7 +685,7 @@ class Crawl:
             yield from (page for page in found.pages if page.startswith(folder))
 
     def _robots_sitemaps(self) -> list[str]:
-        return self._site.robots(self._scope.start).sitemaps[:MAX_SITEMAPS]
+        return self._site.robots(self._scope.start).sitemaps[:_MAX_SITEMAPS]
 
     def _list(self, url: str) -> bytes | None:
         """Fetch a list of pages; None if the site has none."""
@@ -741,10 +735,10 @@ class Crawl:
                 self._files.add(OriginFile(path, origin, found.size, found.mtime_ns))
 
 
-AGAIN = timedelta(seconds=1)
-SENT = "sent"
+_AGAIN = timedelta(seconds=1)
+_SENT = "sent"
 """Cursor of an update whose files are all sent: what is left is to remove the other versions."""
-BEING_INDEXED = "the new version is being indexed; the others are removed after it"
+_BEING_INDEXED = "the new version is being indexed; the others are removed after it"
 
 
 class LibraryJobs:
@@ -788,13 +782,13 @@ class LibraryJobs:
         self._model.check()
         payload = msgspec.convert(context.payload, LibraryPayload)
         cursor = context.cursor
-        if not isinstance(cursor, dict) or SENT not in cursor:
+        if not isinstance(cursor, dict) or _SENT not in cursor:
             _, result = self._index(context, payload)
-            cursor = {SENT: {name: result[name] for name in result if name != "types"}}
+            cursor = {_SENT: {name: result[name] for name in result if name != "types"}}
             context.expand([], cursor)
         if self._open_children(context):
-            return Later(BEING_INDEXED, AGAIN)
-        result = cursor[SENT] | self._remove_others(context, payload)
+            return Later(_BEING_INDEXED, _AGAIN)
+        result = cursor[_SENT] | self._remove_others(context, payload)
         return Wait(result_json=msgspec.json.encode(result).decode())
 
     def delete(self, context: Context) -> dict[str, Any]:

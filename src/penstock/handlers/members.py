@@ -23,7 +23,6 @@ from penstock.errors import (
     UnreadableDocument,
     UnsupportedType,
 )
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.chunk.text import ChunkSizes
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.charset import SNIFFED
@@ -38,11 +37,6 @@ if TYPE_CHECKING:
     from penstock.catalog.values import Place, PublishedPath
 
 
-# Paths of files inside files: a file inside ``/inbox/mail.eml`` has a path below it.
-#
-# No folder can lie below a file. So the disk alone says whether a path is one of a file or of a member.
-
-
 MAX_DEPTH = 4
 """Containers around a file: an archive in a mail in an archive has two."""
 
@@ -50,8 +44,11 @@ NOT_READ = "ERR_NOT_READ"
 FAILURE_CODES = {NOT_READ: "Wait for the job; if it was cancelled, run `penstock index` again."}
 
 
-class ContainerFile(NamedTuple):
-    """The file on the disk above a path."""
+class ContainerFile(msgspec.Struct, frozen=True):
+    """The file on the disk above a path: a file inside ``/inbox/mail.eml`` has a path below it.
+
+    No folder can lie below a file. So the disk alone says whether a path is one of a file or of a member.
+    """
 
     path: str
     size: int
@@ -118,13 +115,10 @@ def on_disk(path: str) -> bool:
     return os.path.lexists(path) or container_of(path) is not None
 
 
-# File reader, safe for paths which are gone, a pipe, a link or a growing file when opened.
-
-
 _HASHED_AT_ONCE = 1 << 20
 
 
-class FileContent(NamedTuple):
+class FileContent(msgspec.Struct, frozen=True):
     """A file's bytes, of a large text only the first, with size and modification time at opening.
 
     A member has the time of its container.
@@ -218,10 +212,10 @@ def hash_of(path: str, limits: ExtractLimits) -> str:
         return digest.hexdigest()
 
 
-ALL = 1 << 30
+_ALL = 1 << 30
 
 
-class MemberState(NamedTuple):
+class MemberState(msgspec.Struct, frozen=True):
     """Size of a member and time of the container, named as in a file's status."""
 
     st_size: int
@@ -339,7 +333,7 @@ class Container:
         """Read the batch from this number on; empty after the last."""
         if not self._archive and first > 1:
             return ()
-        pages = range(first, ALL) if self._archive else range(1, 2)
+        pages = range(first, _ALL) if self._archive else range(1, 2)
         batch = safely_named(self._pipeline.draft(self._content, ChunkSizes(), pages=pages).attachments)
         self._batch = {member.name: member for member in batch}
         self._numbers.update({member.name: number for number, member in enumerate(batch, first)})

@@ -1,4 +1,4 @@
-"""Missing files: deleted, or only on an unmounted disk."""
+"""Missing files: deleted, moved, or only on an unmounted disk."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 
+import msgspec
+
 from penstock.catalog.protocol import Catalog, known_below
 from penstock.catalog.values import KnownSource, Move, Place, Source
 from penstock.errors import PenstockError
 from penstock.handlers.members import container_of, may_hold_members, read_file
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.file_types import suffix_of
 from penstock.pipeline.extract.protocol import ExtractLimits
 from penstock.queue.payloads import is_off_disk, normal_path
@@ -100,16 +101,11 @@ def unmounted_reason(catalog: Catalog, known: Source) -> str | None:
         return maybe_unmounted(known.path, [walk.root for walk in snapshot.walks(known.place, known.path)])
 
 
-# Move detection: a new path with the content of a source at a missing path is the same source.
-#
-# Such a source is renamed. It keeps its id, chunks and vectors, instead of being removed and indexed again.
-
-
-MAX_SAME_SIZE = 10_000
+_MAX_SAME_SIZE = 10_000
 """Sources compared because of their size alone, for a batch of files."""
 
 
-class UnknownFile(NamedTuple):
+class UnknownFile(msgspec.Struct, frozen=True):
     """A file at a path without a source."""
 
     path: str
@@ -130,7 +126,11 @@ def unknown_at(path: str) -> list[UnknownFile]:
 
 
 class MoveDetection:
-    """Finds moved files in one place. ``gone`` decides whether a path is gone."""
+    """Finds moved files in one place: a new path with the content of a source at a missing path.
+
+    Such a source is renamed. It keeps its id, chunks and vectors, instead of being removed and indexed again.
+    ``gone`` decides whether a path is gone.
+    """
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class MoveDetection:
         self._place = place
         self._limits = limits
         self._gone = gone or gone_for_sure
-        self._by_size = MAX_SAME_SIZE if other_times else 0
+        self._by_size = _MAX_SAME_SIZE if other_times else 0
 
     def move(self, files: Sequence[UnknownFile], asked_at: datetime) -> dict[str, KnownSource]:
         """Rename the sources of these files in one transaction; returns the old sources by new path."""

@@ -23,14 +23,14 @@ from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.pipeline import Pipeline, chunk_sizes
 from penstock.queue.payloads import NOTES, ContentPayload, note_path
 
-# Model check: one model makes all vectors of a catalog, and only a command changes the model.
-
-
 log = logging.getLogger("penstock.worker")
 
 
 class ModelCheck:
-    """This worker's embedding model, compared with the catalog's."""
+    """This worker's embedding model, compared with the catalog's.
+
+    One model makes all vectors of a catalog, and only a command changes the model.
+    """
 
     def __init__(self, catalog: Catalog, embedder: Embedder) -> None:
         self._catalog = catalog
@@ -40,7 +40,7 @@ class ModelCheck:
     def check(self) -> None:
         """Release the jobs, without using a retry, if the catalog has another model."""
         try:
-            check_model(self._catalog, self._embedder)
+            _check_model(self._catalog, self._embedder)
         except FingerprintMismatch as mismatch:
             if mismatch.message != self._logged:
                 log.warning("this worker indexes nothing: %s %s", mismatch.message, mismatch.remedy)
@@ -49,7 +49,7 @@ class ModelCheck:
         self._logged = ""
 
 
-def check_model(catalog: Catalog, embedder: Embedder) -> None:
+def _check_model(catalog: Catalog, embedder: Embedder) -> None:
     """Raise ``FingerprintMismatch`` if the catalog has another model.
 
     For a catalog without documents, record this model.
@@ -71,7 +71,7 @@ def model_mismatch(catalog_space: str, own_space: str) -> FingerprintMismatch:
 
 
 _TYPE = "md"
-RETRY_DELAY = timedelta(seconds=2)
+_RETRY_DELAY = timedelta(seconds=2)
 
 
 class Notes:
@@ -96,7 +96,7 @@ class Notes:
                 with context.file(self._pipeline.limits.seconds_for(len(context.claim.payload_json)), 0):
                     note = self._draft(context)
             except MemoryInUse as wait:
-                answers[index] = Later(str(wait), RETRY_DELAY)
+                answers[index] = Later(str(wait), _RETRY_DELAY)
                 continue
             except Exception as error:  # noqa: BLE001 - an error in one note must not fail the others
                 answers[index] = error

@@ -1,8 +1,4 @@
-"""Fill of an outside store: copies of missing texts, and a regular check for lost ones.
-
-One worker fills a store at a time. The catalog knows the last copied text, so the next worker goes on there
-after a crash. New texts are written by their tasks meanwhile, and searches read the catalog until the end.
-"""
+"""Copies of the catalog in vector and graph stores outside of it: filled, written by tasks, and compared."""
 
 from __future__ import annotations
 
@@ -22,28 +18,27 @@ from penstock.config import Settings
 from penstock.errors import ServiceUnavailable
 from penstock.graph_stores.protocol import SERVICE, CopiedText, GraphCopy
 from penstock.handlers.context import postponed
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.endpoint import ServiceGuard
 from penstock.store_url import StoreUrl
 from penstock.vector_stores.protocol import AT_ONCE, Point, VectorStore, collection_name, prefix_of
 from penstock.vector_stores.protocol import (
-    SERVICE as OUTSIDE_VECTORS_SERVICE,
+    SERVICE as VECTOR_STORE,
 )
 from penstock.vocabulary import how_many
 
 LEASE = timedelta(seconds=60)
 """Time without a batch after which another worker goes on. Both writing the same batch does no harm."""
-CHECK_S = 60.0
+_CHECK_S = 60.0
 """Time between two looks at a sample of a filled store."""
-OTHERS_S = 5.0
+_OTHERS_S = 5.0
 """Time between two attempts to fill a store that another worker is filling."""
-SAMPLE = 50
+_SAMPLE = 50
 """Texts at either end of the catalog that are looked for: a store from a backup lacks the newest."""
 
 log = logging.getLogger("penstock.upkeep")
 
 
-class CopiedBatch(NamedTuple):
+class CopiedBatch(msgspec.Struct, frozen=True):
     """The number of the last copied text, and how many vectors or texts were copied."""
 
     last: int
@@ -51,8 +46,11 @@ class CopiedBatch(NamedTuple):
 
 
 class StoreFiller:
-    """Fills one store. ``copy`` copies the texts after a number; None: there are none.
+    """Fills one store, and looks for lost texts. ``copy`` copies those after a number; None: there are none.
 
+    One worker fills a store at a time. The catalog knows the last copied text, so the next worker goes on
+    there after a crash. New texts are written by their tasks meanwhile, and searches read the catalog until
+    the end.
     ``lacks`` looks for some texts, by space, in the store, and returns whether it has lost one. ``finish``
     removes what the store has and the catalog has not, at the end of a fill.
     """
@@ -89,7 +87,7 @@ class StoreFiller:
             return False
         fill = self._outside.begin_fill(self._store, self._address, LEASE)
         if fill is None:
-            self._ask_at = clock.elapsed_s() + OTHERS_S
+            self._ask_at = clock.elapsed_s() + _OTHERS_S
             return False
         try:
             return self._copy_some(fill)
@@ -115,25 +113,24 @@ class StoreFiller:
         """Check a sample from time to time. A store with a missing sample is filled from the beginning."""
         if clock.elapsed_s() < self._check_at:
             return False
-        if self._lacks(self._outside.outer_texts(self._store, SAMPLE)):
+        if self._lacks(self._outside.outer_texts(self._store, _SAMPLE)):
             log.warning("the %s store %s has lost data, and is filled again", self._store, self._address)
             self._outside.set_filled(self._store, self._address, filled=False)
             return True
-        self._check_at = clock.elapsed_s() + CHECK_S
+        self._check_at = clock.elapsed_s() + _CHECK_S
         return False
-
-
-# The copy of the graph in a store outside the catalog: written by tasks, cleared and filled by upkeep.
-#
-# A task stores what it found in the catalog first, then writes what the catalog made of it to the store, and
-# settles at the end. So what is done is in the store, and after a crash in between the task comes again.
 
 
 TEXTS_AT_ONCE = 200
 
 
 class GraphCopies:
-    """The copy of one catalog's graph. Every method raises ServiceUnavailable while the store is down."""
+    """The copy of one catalog's graph: written by tasks, cleared and filled by upkeep.
+
+    A task stores what it found in the catalog first, then writes what the catalog made of it to the store,
+    and settles at the end. So what is done is in the store, and after a crash in between the task comes
+    again. Every method raises ServiceUnavailable while the store is down.
+    """
 
     def __init__(self, catalog: Catalog, store: GraphCopy, guard: ServiceGuard | None = None) -> None:
         self._catalog = catalog
@@ -349,10 +346,7 @@ def _equal(text: TextGraph, copied: CopiedText) -> bool:
     return frozenset(text.entities) == copied.entities and frozenset(text.relations) == copied.relations
 
 
-# Outside stores compared with the catalog: fill progress, differences and repair.
-
-
-NO_STORE = "default"
+_NO_STORE = "default"
 MOST_PENDING = 1_000_000
 LATER = timedelta(days=1)
 """Removals due within this time are left to a worker."""
@@ -379,7 +373,7 @@ def store_progress(outside: OutsideStores, settings: Settings) -> list[StoreProg
     named = {OutsideStore.VECTOR: settings.vector_store, OutsideStore.GRAPH: settings.graph_store}
     found = {kind: outside.fill_progress(kind) for kind in OutsideStore}
     for kind, url in named.items():
-        if url != NO_STORE and found[kind] is None:
+        if url != _NO_STORE and found[kind] is None:
             found[kind] = FillProgress(StoreUrl(url).masked, filled=False, copied=0, percent=0)
     return [
         StoreProgress(kind=kind, **msgspec.structs.asdict(one))
@@ -393,7 +387,7 @@ def unfilled_stores(outside: OutsideStores, settings: Settings) -> list[str]:
     return [one.unfilled() for one in store_progress(outside, settings) if not one.filled]
 
 
-class _SpaceDifference(NamedTuple):
+class _SpaceDifference(msgspec.Struct, frozen=True):
     """Texts without a point in a collection, and points without a text."""
 
     space: str
@@ -501,20 +495,18 @@ def _batches(ids: Collection[int]) -> Iterator[list[int]]:
         yield ordered[start : start + AT_ONCE]
 
 
-# The vector store outside the catalog, for tasks and upkeep: points written, withdrawn and removed.
-#
-# Points are written before their tasks are settled. What no document wants any more is recorded by the
-# catalog, and removed here.
-
-
 POINTS_A_CALL = 64
 """Tasks that are embedded together at least, so that a call to the store is worth its way."""
 
-worker_log = logging.getLogger("penstock.worker")
+_worker_log = logging.getLogger("penstock.worker")
 
 
 class OutsideVectors:
-    """A vector store beside a catalog. ``guard`` refuses calls while the store is known to be down."""
+    """A vector store beside a catalog, for tasks and upkeep: points written, withdrawn and removed.
+
+    Points are written before their tasks are settled. What no document wants any more is recorded by the
+    catalog, and removed here. ``guard`` refuses calls while the store is known to be down.
+    """
 
     def __init__(self, catalog: Catalog, store: VectorStore, guard: ServiceGuard) -> None:
         self._catalog = catalog
@@ -594,7 +586,7 @@ class OutsideVectors:
                 with self._calling():
                     self._store.delete(collection_name(self._catalog_id, space), ids)
         except ServiceUnavailable as error:
-            worker_log.warning("%s to be removed later: %s", how_many(len(found), "vector"), error.message)
+            _worker_log.warning("%s to be removed later: %s", how_many(len(found), "vector"), error.message)
             return False
         self._catalog.outside.forget_removals(OutsideStore.VECTOR, [one.removal_id for one in found])
         return len(found) == AT_ONCE
@@ -634,12 +626,12 @@ class OutsideVectors:
     @contextmanager
     def _calling(self) -> Iterator[None]:
         try:
-            with self._guard.calling(OUTSIDE_VECTORS_SERVICE):
+            with self._guard.calling(VECTOR_STORE):
                 yield
         except ServiceUnavailable as error:
             wait = self._guard.delay(error)
             raise ServiceUnavailable(
-                OUTSIDE_VECTORS_SERVICE, error.message, retry_after=wait, remedy=error.remedy
+                VECTOR_STORE, error.message, retry_after=wait, remedy=error.remedy
             ) from None
 
     def close(self) -> None:

@@ -6,7 +6,6 @@ import hashlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -32,11 +31,10 @@ from penstock.handlers.generations import (
     embed,
     embed_texts,
 )
-from penstock.handlers.graphs import ChunkGraphs
+from penstock.handlers.graphs import ChunkGraphs, ServiceGraphs
 from penstock.handlers.members import FileContent, MemberReader
 from penstock.handlers.outside_stores import POINTS_A_CALL, GraphCopies, OutsideVectors
 from penstock.handlers.source_files import PageFiles
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.budget import CallLimitReached, MemoryInUse
 from penstock.pipeline.chunk.text import ChunkSizes
 from penstock.pipeline.draft import reader_in, sizes_of
@@ -47,17 +45,14 @@ from penstock.pipeline.graph.factory import fingerprints_here
 from penstock.pipeline.pipeline import Pipeline
 from penstock.vocabulary import with_remedy
 
-if TYPE_CHECKING:
-    from penstock.handlers.graphs import ServiceGraphs
-
 OTHER_EXTRACTOR = (
     "the document is to be extracted with other settings than those of this worker; run `penstock rebuild`"
 )
-ASKED = 16
+_ASKED = 16
 """Tasks of a batch that a language model is asked for."""
 
-WAIT_FOR_MEMORY_S = 0.2
-KEEP_S = 0.1
+_WAIT_FOR_MEMORY_S = 0.2
+_KEEP_S = 0.1
 """Time between two looks at outside stores, in a worker without a thread for them."""
 
 FAILURE_CODES = {
@@ -66,7 +61,7 @@ FAILURE_CODES = {
 }
 
 
-class _OpenFile(NamedTuple):
+class _OpenFile(msgspec.Struct, frozen=True):
     """A file, verified to be the one of the generation, the chunk sizes, and whether pictures are read."""
 
     source: TaskSource
@@ -96,21 +91,14 @@ class Phases:
         self._open_file: _OpenFile | None = None
         self._keep_at = 0.0
         self._graphs = ChunkGraphs(catalog, pipeline.llm)
-        self._asked = self._open_service_graphs()
+        llm = pipeline.llm
+        self._asked = ServiceGraphs(catalog, llm, self._graphs) if llm is not None else None
         self._extractors = fingerprints_here(pipeline.llm)
         self._lanes: Mapping[Phase, Callable[[Sequence[Task]], list[TaskOutcome]]] = {
             Phase.OCR: self._read_pages,
             Phase.VECTOR: self._embed,
             EXTRACTING: self._extract,
         }
-
-    def _open_service_graphs(self) -> ServiceGraphs | None:
-        if self._pipeline.llm is None:
-            return None
-        # Most processes ask no model, and need no HTTP client.
-        from penstock.handlers.graphs import ServiceGraphs
-
-        return ServiceGraphs(self._catalog, self._pipeline.llm, self._graphs)
 
     def fingerprint(self, lane: Phase) -> str | None:
         return self._pipeline.space if lane is Phase.VECTOR else None
@@ -128,7 +116,7 @@ class Phases:
         if lane is not EXTRACTING:
             return 0
         # Kept small: after a crash, all tasks of the batch are sent, and paid for, again.
-        return ASKED if self._asked is not None else PHASES[lane].batch if self._copies is not None else 0
+        return _ASKED if self._asked is not None else PHASES[lane].batch if self._copies is not None else 0
 
     def run(self, lane: Phase, tasks: Sequence[Task], *, embedding: bool = False) -> list[TaskOutcome]:
         """Run tasks. ``embedding``: embed pages at once, if this worker serves the vector lane as well."""
@@ -147,7 +135,7 @@ class Phases:
         """Do a piece of the upkeep of outside stores; a store without an answer is skipped."""
         now, stores = clock.elapsed_s(), (self._outside, self._copies)
         for store in stores if now >= self._keep_at else ():
-            self._keep_at = now + KEEP_S
+            self._keep_at = now + _KEEP_S
             if store is not None:
                 with suppress(ServiceUnavailable):
                     store.keep()
@@ -234,7 +222,7 @@ class Phases:
             pages = range(min(numbers), max(numbers) + 1)
             draft = self._pipeline.draft(file.content, file.sizes, pages=pages, ocr=file.recognizes)
         except MemoryInUse:
-            time.sleep(WAIT_FOR_MEMORY_S)
+            time.sleep(_WAIT_FOR_MEMORY_S)
             return [publication.released(task) for task in tasks]
         except Exception as error:  # noqa: BLE001 - as above
             return [failed(task, error) for task in tasks]
@@ -255,7 +243,7 @@ class Phases:
             if page is not None:
                 page = self.page_files.keep(file.source.source_id, file.source.content_hash, page)
         except MemoryInUse:
-            time.sleep(WAIT_FOR_MEMORY_S)
+            time.sleep(_WAIT_FOR_MEMORY_S)
             return publication.released(task)
         except ServiceUnavailable as down:
             return postponed(task, down)

@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from penstock.handlers.generations import DraftedGeneration
 
 
-# Child jobs: one for each file or folder of a larger job.
-
-
 MOVED_AWAY = "moved_away"
 """In a job's metadata: the folder was renamed, so an empty folder is not an unmounted disk."""
 _encode = msgspec.json.Encoder().encode
@@ -122,11 +119,8 @@ def _child(
     )
 
 
-# Counts of a walk: the progress of a folder job while it walks, and its part of the job's result.
-
-
 class WalkCounts(msgspec.Struct):
-    """Counts of a walk, named as in the job's result."""
+    """Counts of a walk: the progress of a folder job, and its part of the result, named as there."""
 
     seen: int = 0
     unchanged: int = 0

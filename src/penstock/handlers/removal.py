@@ -18,7 +18,6 @@ from penstock.catalog.rules.paths import below, covers
 from penstock.catalog.values import Place, Removal, Touch, Walk
 from penstock.handlers.context import BatchHandler, Context, Handler, Later, Registry
 from penstock.handlers.members import container_of
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.walk.ignore import WalkRules
 from penstock.pipeline.walk.walker import SinglePathRules
 from penstock.queue import payloads
@@ -95,9 +94,6 @@ def removal_of_one(place: Place, path: str, asked_at: datetime) -> Removal:
     )
 
 
-# Jobs and schedules of a deleted tenant: those from before the delete end, and leave no trace.
-
-
 OpenQueue: TypeAlias = Callable[[], AbstractContextManager[Queue]]
 
 BATCH_JOBS = 500
@@ -105,16 +101,16 @@ BATCH_JOBS = 500
 STOP_TIMEOUT_S = 30.0
 """Time for running jobs to stop. Then they are removed while they run; the tombstone of the tenant refuses
 their later writes."""
-POLL_S = 0.2
+_POLL_S = 0.2
 
 
-class Purged(NamedTuple):
+class Purged(msgspec.Struct, frozen=True):
     jobs: int
     kept: bool
     """True if the tenant has jobs that were requested after the delete."""
 
 
-class _Pass(NamedTuple):
+class _Pass(msgspec.Struct, frozen=True):
     """Result of one pass over all jobs of the tenant."""
 
     removed: int
@@ -142,7 +138,7 @@ def purge_jobs(queue: Queue, tenant_id: str, context: Context) -> Purged:
             removed, None, f"waiting for {found.running} running jobs of the tenant", jobs=removed
         )
         if waiting:
-            pause.wait(POLL_S)
+            pause.wait(_POLL_S)
 
 
 def _drop_schedules(queue: Queue, tenant_id: str, asked_at: datetime) -> None:
@@ -184,13 +180,7 @@ def _is_earlier(job: Job, asked_at: datetime) -> bool:
     return max(times) <= asked_at
 
 
-# Turns of a serial worker: one job for paths at a time in each collection, in order.
-#
-# A job that was submitted as a serial one has a lock, and no worker claims it before its turn. The worker
-# gives turns to all others as well: it releases a job while an earlier one runs, or waits in its place.
-
-
-REASON = "another job for paths of this collection runs before it, and the worker is serial"
+_REASON = "another job for paths of this collection runs before it, and the worker is serial"
 AGAIN_S, LONGEST_S = 0.05, 5.0
 """Time until the next look at a job, for each job before it, and the longest one."""
 SHARE = 0.1
@@ -201,7 +191,12 @@ LOOKED_AT = 500
 
 
 def give_turns(registry: Registry, open_queue: OpenQueue) -> None:
-    """Let the handlers of jobs for paths run one job at a time in each collection."""
+    """Let the handlers of jobs for paths run one job at a time in each collection, in order, for a serial
+    worker.
+
+    A job that was submitted as a serial one has a lock, and no worker claims it before its turn. The worker
+    gives turns to all others as well: it releases a job while an earlier one runs, or waits in its place.
+    """
     registry.wrap(payloads.PATH_TYPES, SerialTurns(open_queue).around)
 
 
@@ -253,7 +248,7 @@ def _turn(queue: Queue, context: Context) -> Later | None:
     now = queue.now()
     longest_s = max(((now - (job.started_at or now)).total_seconds() for job in running), default=0.0)
     seconds = AGAIN_S * before + SHARE * max(longest_s, 0.0)
-    return Later(REASON, timedelta(seconds=min(seconds, LONGEST_S)))
+    return Later(_REASON, timedelta(seconds=min(seconds, LONGEST_S)))
 
 
 def _jobs_for_paths(queue: Queue, own: Job, status: Status) -> list[Job]:
@@ -277,4 +272,4 @@ def _start(job: Job) -> tuple[float, str]:
 
 def _waits_for_its_turn(job: Job) -> bool:
     """True for a job that this rule released; those that are held for other reasons are passed."""
-    return job.held is Held.TIME and job.error_message == REASON
+    return job.held is Held.TIME and job.error_message == _REASON

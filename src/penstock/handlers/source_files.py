@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -23,8 +24,6 @@ from penstock.catalog.protocol import CatalogSnapshot
 from penstock.catalog.values import GenerationState, NewPage, Place, Source
 from penstock.config import Settings
 from penstock.errors import UnsupportedType
-from penstock.lazy_pattern import lazy_pattern
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.web import urls
 from penstock.pipeline.web.urls import FetchedPage, FetchLimits, PageLinks, Validators
@@ -35,21 +34,18 @@ if TYPE_CHECKING:
     from penstock.pipeline.web.fetch import Fetcher
 
 
-# Files with the Markdown of recognized pages, below a directory of the user.
-#
-# The file of a page is ``SOURCE_ID/CONTENT/NUMBER_nohf.md``, where CONTENT begins the hash of the source's
-# bytes: pages of the version in search are not replaced while the next one is read.
-
-
 SUFFIX = "_nohf.md"
-LONGEST_PATH = 1_000
+_LONGEST_PATH = 1_000
 """Characters of a path that the catalog keeps."""
 _HASH_CHARS = 16
-_UNSAFE = lazy_pattern(r"[^A-Za-z0-9-]")
 
 
 class PageFiles:
-    """The files of one directory. Without a directory nothing is written."""
+    """Files with the Markdown of recognized pages in one directory. Without a directory nothing is written.
+
+    The file of a page is ``SOURCE_ID/CONTENT/NUMBER_nohf.md``, where CONTENT begins the hash of the source's
+    bytes: pages of the version in search are not replaced while the next one is read.
+    """
 
     def __init__(self, directory: str | None) -> None:
         self._directory = Path(directory) if directory else None
@@ -63,9 +59,9 @@ class PageFiles:
             return page
         path = self._folder(source_id) / content_hash[:_HASH_CHARS] / f"{page.number:04}{SUFFIX}"
         try:
-            if len(str(path)) > LONGEST_PATH:
-                raise OSError(0, f"the path has more than {LONGEST_PATH:,} characters")
-            write_atomically(path, page.text)
+            if len(str(path)) > _LONGEST_PATH:
+                raise OSError(0, f"the path has more than {_LONGEST_PATH:,} characters")
+            _write_atomically(path, page.text)
         except OSError as error:
             warning = f"its Markdown could not be written below {self._directory}: {error.strerror}"
             return msgspec.structs.replace(page, warnings=(*page.warnings, warning))
@@ -94,10 +90,10 @@ class PageFiles:
 
     def _folder(self, source_id: str) -> Path:
         assert self._directory is not None
-        return self._directory / _UNSAFE.sub("_", source_id)
+        return self._directory / re.sub(r"[^A-Za-z0-9-]", "_", source_id)
 
 
-def write_atomically(path: Path, text: str) -> None:
+def _write_atomically(path: Path, text: str) -> None:
     """Write a file atomically: a reader, also after a crash, sees the old or the new content."""
     make_private(path.parent)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
@@ -113,12 +109,6 @@ def write_atomically(path: Path, text: str) -> None:
         raise
 
 
-# Fetched files: the content of web pages and downloaded archives, kept in the state directory.
-#
-# Each belongs to one document and goes with it. A page is fetched again only if its server says that it has
-# changed. Of a missing or damaged file nothing is lost: the page is fetched as if for the first time.
-
-
 _BY_MEDIA_TYPE = {
     "text/html": "html",
     "application/xhtml+xml": "html",
@@ -131,8 +121,8 @@ _BY_MEDIA_TYPE = {
 _UNSPECIFIC = frozenset(["", "text/plain", "application/octet-stream", "binary/octet-stream"])
 _UNICODE = frozenset(["", "utf-8", "utf8", "us-ascii"])
 _HOSTS = "hosts"
-WAIT_STEP_S = 0.5
-LONGEST_TURN_S = 300.0
+_WAIT_STEP_S = 0.5
+_LONGEST_TURN_S = 300.0
 
 
 class FetchedFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,7 +149,11 @@ class FetchedFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FetchedFiles:
-    """The fetched files of one machine. ``directory`` is created when the first is stored."""
+    """The fetched files of one machine: web pages and archives. ``directory`` is created with the first one.
+
+    Each belongs to one document and goes with it. A page is fetched again only if its server says that it has
+    changed. Of a missing or damaged file nothing is lost: the page is fetched as if for the first time.
+    """
 
     def __init__(self, directory: str, limits: FetchLimits, *, delay_s: float = 0.0) -> None:
         """``delay_s``: least time between two requests to one host."""
@@ -300,7 +294,7 @@ class FetchedFiles:
         turn = self._reserve_turn(host, delay_s)
         while (left := turn - clock.now().timestamp()) > 0:
             checkpoint()
-            time.sleep(min(left, WAIT_STEP_S))
+            time.sleep(min(left, _WAIT_STEP_S))
 
     def _reserve_turn(self, host: str, delay_s: float) -> float:
         """The time of the next free turn, which is taken."""
@@ -315,7 +309,7 @@ class FetchedFiles:
             except ValueError:
                 turn = now
             # A turn too far ahead comes from a clock that was set back, or from a process that gave up.
-            turn = now if turn > now + LONGEST_TURN_S else max(turn, now)
+            turn = now if turn > now + _LONGEST_TURN_S else max(turn, now)
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{turn + delay_s:.6f}".encode(), 0)
             return turn
@@ -408,11 +402,11 @@ def _write(file: Path, data: bytes) -> None:
 
 IMAGES = "page_images"
 """Folder of the state directory with pictures of pages."""
-UPLOADS = "uploads"
+_UPLOADS = "uploads"
 """Folder of the state directory with uploaded files, unless the settings name another."""
 FETCHED = "web"
 """Folder of the state directory with contents of web pages."""
-LOCK = ".lock"
+_LOCK = ".lock"
 
 
 class UnusedFiles(Protocol):
@@ -422,7 +416,7 @@ class UnusedFiles(Protocol):
         """Remove files of versions neither in search nor being read."""
 
 
-class SourceFiles(NamedTuple):
+class SourceFiles(msgspec.Struct, frozen=True):
     """Directories with files of documents; None: there are none."""
 
     pages: str | None = None
@@ -459,7 +453,7 @@ NO_FILES = SourceFiles()
 
 def uploads_directory(settings: Settings) -> Path:
     """The directory with uploaded files."""
-    return Path(settings.uploads_dir) if settings.uploads_dir else settings.state_dir / UPLOADS
+    return Path(settings.uploads_dir) if settings.uploads_dir else settings.state_dir / _UPLOADS
 
 
 def fetched_files(settings: Settings) -> FetchedFiles:
@@ -495,7 +489,7 @@ class UploadsLock:
 @contextmanager
 def uploads_lock(directory: Path) -> Iterator[UploadsLock]:
     """Hold the lock under which uploaded files are put in place or removed."""
-    descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield UploadsLock(descriptor)

@@ -33,10 +33,10 @@ from penstock.queue.transitions import HOOK, SMALL_RESULT, WEBHOOK, concerns, de
 
 WEBHOOK_BACKOFF = Backoff((5, 30, 120, 300, 900, 1_800, 3_600), cap=14_400)
 """After an answer with an error: sent again for about two days."""
-GIVE_UP_AFTER = timedelta(days=3)
+_GIVE_UP_AFTER = timedelta(days=3)
 """Age of the event after which a receiver that does not answer at all is given up."""
-ANSWER_TIMEOUT_S = 15.0
-LEAST_SECRET = 16
+_ANSWER_TIMEOUT_S = 15.0
+_LEAST_SECRET = 16
 """Bytes of the secret."""
 _PREFIX = "whsec_"
 _PAYLOAD_START = f'{{"function_name":"{WEBHOOK}"'
@@ -90,9 +90,9 @@ def read_secret(text: str) -> bytes:
         )
     except (binascii.Error, ValueError):
         raise WebhookUnsigned(f"the secret for webhooks is not base64 after {_PREFIX}") from None
-    if len(found) < LEAST_SECRET:
+    if len(found) < _LEAST_SECRET:
         raise WebhookUnsigned(
-            f"the secret for webhooks has {len(found)} bytes; at least {LEAST_SECRET} count"
+            f"the secret for webhooks has {len(found)} bytes; at least {_LEAST_SECRET} count"
         )
     return found
 
@@ -103,7 +103,7 @@ def signature(key: bytes, event_id: str, timestamp: int, body: bytes) -> str:
     return "v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
 
 
-def ended_job(context: Context) -> Job | Later:
+def _ended_job(context: Context) -> Job | Later:
     """The job with this hook; ``Later`` if the job was retried meanwhile."""
     own = context.read_job(context.job_id)
     after = dependencies_of(own).after if own is not None else ()
@@ -118,7 +118,7 @@ def ended_job(context: Context) -> Job | Later:
 
 def hook_event(context: Context) -> dict[str, Any] | Later | None:
     """The event for a function after the end of a job; None: not for this end."""
-    job = ended_job(context)
+    job = _ended_job(context)
     if isinstance(job, Later):
         return job
     return job_event(job) if concerns(str(context.metadata[HOOK]), job.status) else None
@@ -126,7 +126,7 @@ def hook_event(context: Context) -> dict[str, Any] | Later | None:
 
 def deliver(context: Context, payload: Mapping[str, Any], options: WebhookOptions) -> object:
     """Send the event of an ended job to the URL of the webhook. The result is the receiver's status."""
-    job = ended_job(context)
+    job = _ended_job(context)
     if isinstance(job, Later):
         return job
     url = str(payload.get("url"))
@@ -156,7 +156,7 @@ def _send(
         "webhook-timestamp": str(timestamp),
         "webhook-signature": signature(key, event_id, timestamp, body),
     }
-    limits = FetchLimits(timeout_s=ANSWER_TIMEOUT_S, private=options.private)
+    limits = FetchLimits(timeout_s=_ANSWER_TIMEOUT_S, private=options.private)
     host = urls.host_of(url)
     service = f"webhooks of {host}"
     with context.service(service):
@@ -168,7 +168,7 @@ def _send(
         except PageRefused as refusal:
             raise WebhookFailed(refusal.message) from None
         except PageUnavailable as outage:
-            if waited > GIVE_UP_AFTER:
+            if waited > _GIVE_UP_AFTER:
                 raise WebhookGone(f"{outage.message}; given up after {waited.days} days") from None
             # Others for the same host wait, too, instead of keeping the workers busy one by one.
             raise ServiceUnavailable(service, outage.message) from None

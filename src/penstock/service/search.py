@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Unpack, cast, get_args
 
 import msgspec
 
-from penstock.catalog.graph import StoredEntity
+from penstock.catalog.graph import GraphRelation, StoredEntity
 from penstock.catalog.parts import OutsideStore
 from penstock.catalog.protocol import Catalog, CatalogSnapshot
 from penstock.catalog.rules import graph
@@ -663,7 +663,7 @@ def _aliases(snapshot: CatalogSnapshot, tenant_id: str, entity_ids: list[int]) -
 
 def _reached(
     starts: Mapping[int, float],
-    relations: Mapping[int, Sequence[graph.GraphRelation]],
+    relations: Mapping[int, Sequence[GraphRelation]],
     asked: AskedRelation | None,
 ) -> list[int]:
     """Entities at the other ends of relations, for a lookup of their chunks; best starts first."""

@@ -23,7 +23,7 @@ import msgspec
 
 from penstock.catalog.values import Phase
 from penstock.errors import InvalidText, PenstockError, StoreError
-from penstock.handlers.context import Context, Registry
+from penstock.handlers.context import Registry
 from penstock.queue import transitions
 from penstock.queue.job import CHILDREN, Claim, ClaimRequest, Settlement
 from penstock.queue.protocol import Queue
@@ -34,17 +34,12 @@ from penstock.worker.executor import (
     Executor,
     Outbox,
     Stopped,
-    beside_context,
-    context_factory,
-    executing_job,
 )
 from penstock.worker.lanes import DocumentTools, Lanes
 from penstock.worker.orphans import OrphanedClaims
 from penstock.worker.outage import OUTAGE, OutageRetry
 from penstock.worker.process_guard import REPLACED, Isolation, ProcessGuard, RecyclePolicy
 from penstock.worker.shared_state import MOST_MEMBERS, ExecutingJob, SharedState
-
-# Options of one child process of a worker.
 
 
 class ChildOptions(msgspec.Struct, frozen=True):
@@ -64,17 +59,14 @@ class ChildOptions(msgspec.Struct, frozen=True):
     """This process may recognize text in pictures; see the setting ``ocr_workers``."""
 
 
-# Batch sizes: how many jobs to claim at once, and how long tasks run between two claims.
-
-
-BATCH_LIMIT = 100
-BATCH_WORTH_S = 0.1
+_BATCH_LIMIT = 100
+_BATCH_WORTH_S = 0.1
 """Target amount of work in one claim."""
 AHEAD_WORTH_S = 0.02
 """Longest work of a batch during which the next one is claimed: the jobs of both wait less than those of one
 batch may."""
 SLOW_S = 0.05
-NEWEST_SHARE = 0.2
+_NEWEST_SHARE = 0.2
 LONGEST_TASK_TIME_S = 0.1
 SMALL_JOB_S = 0.1
 """Longest duration of a small job."""
@@ -83,10 +75,10 @@ SMALL_JOBS_S = 1.0
 
 
 class BatchSize:
-    """Running averages of job durations, and the turn of jobs and tasks."""
+    """How many jobs to claim at once, by running averages, and how long tasks run between two claims."""
 
     def __init__(self) -> None:
-        self._seconds_a_job = BATCH_WORTH_S
+        self._seconds_a_job = _BATCH_WORTH_S
         self._by_kind: dict[tuple[str, str], float] = {}
         self._call_size = 1
         self._task_time_s = 0.0
@@ -96,19 +88,19 @@ class BatchSize:
     def record(self, kind: tuple[str, str], seconds: float, call_size: int = 1) -> None:
         """Record the duration of a job of this kind, and the batch size of the handler."""
         self._call_size = call_size
-        self._seconds_a_job += (seconds - self._seconds_a_job) * NEWEST_SHARE
+        self._seconds_a_job += (seconds - self._seconds_a_job) * _NEWEST_SHARE
         before = self._by_kind.get(kind, seconds)
-        self._by_kind[kind] = before + (seconds - before) * NEWEST_SHARE
+        self._by_kind[kind] = before + (seconds - before) * _NEWEST_SHARE
 
     def limit(self, most: int | None = None) -> int:
         """Number of jobs to claim. A batch handler gets all jobs of a call from one claim."""
-        jobs = max(int(BATCH_WORTH_S / max(self._seconds_a_job, 1e-6)), self._call_size)
-        return max(1, min(BATCH_LIMIT, jobs, BATCH_LIMIT if most is None else most))
+        jobs = max(int(_BATCH_WORTH_S / max(self._seconds_a_job, 1e-6)), self._call_size)
+        return max(1, min(_BATCH_LIMIT, jobs, _BATCH_LIMIT if most is None else most))
 
     @property
     def is_quick(self) -> bool:
         """True if a full batch takes so little time that the next may be claimed before its end."""
-        return self._seconds_a_job * BATCH_LIMIT <= AHEAD_WORTH_S
+        return self._seconds_a_job * _BATCH_LIMIT <= AHEAD_WORTH_S
 
     def record_jobs(self, seconds: float, *, single: bool, now: float) -> None:
         """Give tasks as much time. ``single``: no other job was claimed with this one."""
@@ -136,11 +128,11 @@ class BatchSize:
         return self._by_kind.get(kind, SLOW_S) >= SLOW_S
 
 
-# The jobs in hand of a child: claimed, and not begun. The sender thread may add and take them as well.
-
-
 class ClaimedJobs:
-    """Claims in the order of the store."""
+    """The jobs in hand of a child: claimed, not begun, in the order of the store.
+
+    The sender thread may add and take them as well.
+    """
 
     def __init__(self) -> None:
         self._claims: deque[Claim] = deque()
@@ -196,38 +188,34 @@ class ClaimedJobs:
         return claims
 
 
-# Jobs that mostly wait for the network, such as webhooks: each in a thread, beside the other work.
-#
-# One job after the other, a few receivers that do not answer would hold all processes. A thread that waits
-# for one costs next to nothing. The number is bounded: beyond it, jobs are released for a while.
-#
-# Such a job bounds its own time, so the watchdog does not look at it, and a cancel takes effect after the
-# attempt. When its process dies, it is released: a delivery does not crash a process.
-
-
 MOST_BESIDE = 16
 """Most of these jobs in one process at a time."""
-THREADS_EACH = 3
+_THREADS_EACH = 3
 """The thread of a job, one for its deadline, and one for the resolver."""
 FULL = f"{MOST_BESIDE} jobs of this kind wait for the network here; it is looked at again soon"
-AGAIN_S = 5.0
+_AGAIN_S = 5.0
 """Shortest time until a job that found no room is looked at again; at most twice as long."""
 
 
 class BesideJobs:
-    """The jobs in threads of one process. ``add_results`` takes their results, from any thread."""
+    """Jobs that mostly wait for the network, such as webhooks: each in a thread, beside the other work.
+
+    One job after the other, a few receivers that do not answer would hold all processes. A thread that waits
+    for one costs next to nothing. The number is bounded: beyond it, jobs are released for a while.
+
+    Such a job bounds its own time, so the watchdog does not look at it, and a cancel takes effect after the
+    attempt. When its process dies, it is released: a delivery does not crash a process.
+    """
 
     def __init__(
         self,
         executor: Executor,
         state: SharedState,
-        make_context: Callable[[Claim], Context],
-        add_results: Callable[[list[Settlement]], object],
+        outbox: Outbox,
     ) -> None:
         self._executor = executor
         self._state = state
-        self._make_context = make_context
-        self._add_results = add_results
+        self._outbox = outbox
         self._changed = threading.Condition()
         self._running: dict[tuple[str, int], ExecutingJob] = {}
 
@@ -236,7 +224,7 @@ class BesideJobs:
 
     @property
     def threads(self) -> int:
-        return THREADS_EACH * len(self._running)
+        return _THREADS_EACH * len(self._running)
 
     def names(self) -> set[tuple[str, int]]:
         """Id and claim number of each."""
@@ -266,7 +254,7 @@ class BesideJobs:
 
     def _run(self, claim: Claim) -> None:
         try:
-            self._add_results(self._executor.run([claim], lambda _, one: self._make_context(one)))
+            self._outbox.add(self._executor.run_beside(claim, self._outbox))
             self._state.count_beside()
         finally:
             # Only now: until its result is in the outbox, the job counts as running.
@@ -280,27 +268,27 @@ class BesideJobs:
 
 
 def _later(claim: Claim) -> Settlement:
-    delay = timedelta(seconds=AGAIN_S * random.uniform(1, 2))
+    delay = timedelta(seconds=_AGAIN_S * random.uniform(1, 2))
     return transitions.released(claim, FULL, delay=delay, code="ERR_TOO_EARLY")
 
 
-SETTLE_AT = 100
-SETTLE_AFTER_S = 0.05
+_SETTLE_AT = 100
+_SETTLE_AFTER_S = 0.05
 RELEASE_AFTER_S = 1.0
 """Claimed jobs that wait this long behind a slow job are released for other workers."""
-LEASE_OVER = "its lease may have ended before it began"
-OLDEST_EVERY = 16
-CLAIM_EVERY_S = 0.25
+_LEASE_OVER = "its lease may have ended before it began"
+_OLDEST_EVERY = 16
+_CLAIM_EVERY_S = 0.25
 """Time between two claims while tasks run and no hint of a job came: a job may have become due."""
-EXIT_CHECK_S = 0.5
+_EXIT_CHECK_S = 0.5
 """Time between two checks for a stop request while the child waits for work."""
-DUE_MARGIN_S = 0.02
+_DUE_MARGIN_S = 0.02
 """Time from the end of a job until its release is stored, from which a store counts the delay."""
-LEAVE_WITHIN_S = 60.0
-MOST_DUE = 1_000
-BESIDE_CHECK_S = 0.05
+_LEAVE_WITHIN_S = 60.0
+_MOST_DUE = 1_000
+_BESIDE_CHECK_S = 0.05
 """Time between two looks at the results of jobs in threads."""
-HEARTBEAT_S = 1.0
+_HEARTBEAT_S = 1.0
 """Time between two heartbeats of a child that waits for work."""
 
 log = logging.getLogger("penstock.worker")
@@ -334,8 +322,7 @@ class Child:
         self._breakers = Breakers()
         self._executor = Executor(registry, self._breakers)
         self._outbox = Outbox(queue, state)
-        context = beside_context(self._breakers, self._outbox)
-        self._beside = BesideJobs(self._executor, state, context, self._outbox.add)
+        self._beside = BesideJobs(self._executor, state, self._outbox)
         self._orphans = OrphanedClaims(queue, options.worker_id)
         self._batch_size = BatchSize()
         self._claimed = ClaimedJobs()
@@ -351,7 +338,7 @@ class Child:
         self._jobs = 0
         policy = RecyclePolicy(options.recycle_after, options.recycle_growth_mb)
         policy.threads_beside = lambda: self._beside.threads
-        self._isolation = Isolation(guard, policy, self._executor.runs_beside)
+        self._isolation = Isolation(guard, policy, self._executor)
         self._services: dict[str, str] = {}
         self._due: list[float] = []
         """Times at which jobs released here for a while are due, as a heap. No notification comes then."""
@@ -397,7 +384,7 @@ class Child:
         """Decide whether to claim now: within a batch of tasks only when jobs may be waiting."""
         if self._lanes is None or not self._lanes.has_batch or len(self._outbox):
             return True
-        return self._now() - self._claimed_at > CLAIM_EVERY_S or self._queue.wait(0)
+        return self._now() - self._claimed_at > _CLAIM_EVERY_S or self._queue.wait(0)
 
     def _leaving(self) -> bool:
         return self._guard.exit_requested or self._state.exit_requested()
@@ -416,7 +403,7 @@ class Child:
             self._guard.exit_with_parent()
             # Also without a job: the breaker of a service may become half-open.
             self._report_services()
-            piece = BESIDE_CHECK_S if self._beside else EXIT_CHECK_S
+            piece = _BESIDE_CHECK_S if self._beside else _EXIT_CHECK_S
             if self._queue.wait(min(left, piece)) or self._background_done() or len(self._outbox):
                 break
         self._state.set_idle(False)
@@ -442,6 +429,7 @@ class Child:
             self._retry_on_outage(attempt)
         finally:
             self._executing_since = 0.0
+        self._isolation.record_own_work()
         self._batch_size.record_tasks(self._now() - started)
         return worked
 
@@ -477,7 +465,7 @@ class Child:
             limit,
             self._options.lease,
             self._options.lease_by_type,
-            oldest=self._rounds % OLDEST_EVERY == 0,
+            oldest=self._rounds % _OLDEST_EVERY == 0,
         )
 
     def _accept(self, attempt: Callable[[], list[Claim]]) -> int:
@@ -532,10 +520,12 @@ class Child:
         started = self._begin()
         if self._lease_may_be_over(kind[0], started):
             self._executing_since = 0.0
-            log.warning("released %s: %s", how_many(len(claims) + len(self._claimed), "job"), LEASE_OVER)
-            self._return(claims, LEASE_OVER)
+            log.warning("released %s: %s", how_many(len(claims) + len(self._claimed), "job"), _LEASE_OVER)
+            self._return(claims, _LEASE_OVER)
             return
-        number, settlements = self._execute(claims, started)
+        number, settlements = self._executor.execute(
+            claims, self._state, self._outbox, started, self._guard.execution
+        )
         ended = self._now()
         self._batch_size.record(kind, (ended - started) / len(claims), self._executor.batch_size(claims[0]))
         self._batch_size.record_jobs(ended - started, single=self._single_claim, now=ended)
@@ -544,8 +534,8 @@ class Child:
 
     def _start_beside(self, claim: Claim) -> None:
         if self._lease_may_be_over(claim.item_type, self._now()):
-            log.warning("released %s: %s", how_many(1 + len(self._claimed), "job"), LEASE_OVER)
-            self._return([claim], LEASE_OVER)
+            log.warning("released %s: %s", how_many(1 + len(self._claimed), "job"), _LEASE_OVER)
+            self._return([claim], _LEASE_OVER)
             return
         no_room = self._beside.start(claim)
         if no_room is not None and not self._outbox.add([no_room]):
@@ -580,12 +570,6 @@ class Child:
         held_since = max(claimed_at, self._state.renewed_at)
         return claimed_at < self._state.renewed_late_at or now - held_since > lease.total_seconds()
 
-    def _execute(self, claims: list[Claim], started: float) -> tuple[int, list[Settlement]]:
-        number = self._state.begin(tuple(map(executing_job, claims)), started)
-        contexts = context_factory(self._state, number, self._breakers, self._outbox)
-        with self._guard.execution(number):
-            return number, self._executor.run(claims, contexts)
-
     def _forget_released(self, number: int) -> None:
         """Drop what the supervisor released behind an execution. Once that is over, it releases no more."""
         if self._state.jobs_released(number):
@@ -613,14 +597,14 @@ class Child:
             self._lanes.wake()
         if results[0].delay or len(results) > 1:
             self._note_delays(results, now)
-        due = len(self._outbox) >= SETTLE_AT or now - self._unsent_since > SETTLE_AFTER_S
+        due = len(self._outbox) >= _SETTLE_AT or now - self._unsent_since > _SETTLE_AFTER_S
         if due and self._claimed:
             self._retry_on_outage(self._outbox.send)
 
     def _note_delays(self, results: list[Settlement], now: float) -> None:
         for result in results:
-            if result.delay and len(self._due) < MOST_DUE:
-                heapq.heappush(self._due, now + result.delay.total_seconds() + DUE_MARGIN_S)
+            if result.delay and len(self._due) < _MOST_DUE:
+                heapq.heappush(self._due, now + result.delay.total_seconds() + _DUE_MARGIN_S)
 
     def _exit_without_store(self, finished: int) -> NoReturn:
         """Exit and leave settling to the supervisor: the store's descriptors may be other files by now."""
@@ -652,13 +636,13 @@ class Child:
         The heartbeat comes from this thread too. It stops when a leftover thread blocks the interpreter.
         """
         while True:
-            if self._busy.wait(HEARTBEAT_S):
-                self._sleep(SETTLE_AFTER_S)
+            if self._busy.wait(_HEARTBEAT_S):
+                self._sleep(_SETTLE_AFTER_S)
             self._guard.exit_with_parent()
             now, since = self._now(), self._executing_since
             # Not from the main thread, which may have to wait for the store.
             self._state.heartbeat(now)
-            if since and now - since > SETTLE_AFTER_S and self._guard.descriptors_intact():
+            if since and now - since > _SETTLE_AFTER_S and self._guard.descriptors_intact():
                 with self._sender_turn:
                     if since == self._executing_since:
                         self._send_beside(now - since)
@@ -689,8 +673,8 @@ class Child:
         self._release_claimed("worker is stopping")
         self._retry_on_outage(self._outbox.send)
         # Those in threads take some seconds. What is left after that is released by the supervisor.
-        until = self._now() + LEAVE_WITHIN_S
-        while not self._beside.wait_for_all(EXIT_CHECK_S) and self._now() < until:
+        until = self._now() + _LEAVE_WITHIN_S
+        while not self._beside.wait_for_all(_EXIT_CHECK_S) and self._now() < until:
             self._retry_on_outage(self._outbox.send)
         self._retry_on_outage(self._outbox.send)
         if self._lanes is not None:

@@ -1,4 +1,7 @@
-"""The executor: calls a handler and turns its result or error into one settlement for each job."""
+"""The executor: calls a handler and turns its result or error into one settlement for each job.
+
+``Breakers`` hold back jobs whose service is down, and the ``Outbox`` keeps results until they are stored.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,6 @@ from penstock.errors import (
     StoreError,
 )
 from penstock.handlers.context import Context, Later, NotHandledHere, Registered, Registry, Wait
-from penstock.named_tuple import NamedTuple
 from penstock.queue import retry, transitions
 from penstock.queue.job import DEFAULT_TIMEOUT_S, Claim, ClaimRequest, Job, Settlement, Status
 from penstock.queue.protocol import Exchange, Queue, SentExchange
@@ -38,18 +40,15 @@ from penstock.strict_json import encode_strictly
 from penstock.vocabulary import how_many
 from penstock.worker.shared_state import ExecutingJob, SharedState
 
-# The outbox: results on their way to the store. None is dropped because the store is unavailable.
-
-
 log = logging.getLogger("penstock.worker")
 
 
-def is_outage(error: BaseException) -> bool:
+def _is_outage(error: BaseException) -> bool:
     """Check whether the store failed as a whole, and did not refuse what was written."""
     return isinstance(error, StoreError) and not isinstance(error, StatementRefused)
 
 
-class Ahead(NamedTuple):
+class Ahead(msgspec.Struct, frozen=True):
     """An exchange sent ahead."""
 
     sent: SentExchange
@@ -60,8 +59,9 @@ class Ahead(NamedTuple):
 
 
 class Outbox:
-    """Results not sent yet. The main thread adds them; both the main and the sender thread send them.
+    """Results on their way to the store. None is dropped because the store is unavailable.
 
+    The main thread adds them; both the main and the sender thread send them.
     The shared state has a copy, so that the supervisor can send the results of a dead child.
     """
 
@@ -106,7 +106,7 @@ class Outbox:
                 try:
                     exchange = self._queue.exchange(results, request)
                 except Exception as error:  # one bad result must not hold up the others
-                    if not results or is_outage(error):
+                    if not results or _is_outage(error):
                         raise
                     exchange = Exchange(settle_all(self._queue, results), [])
             self._count(results, exchange.settled)
@@ -145,7 +145,7 @@ class Outbox:
             except BaseException as error:
                 with self._lock:
                     self._results, self._ahead = ahead.results + self._results, None
-                if is_outage(error) or not isinstance(error, Exception):
+                if _is_outage(error) or not isinstance(error, Exception):
                     raise
                 return []  # one result is bad: the next exchange finds out which
             with self._lock:
@@ -219,7 +219,7 @@ def settle_all(queue: Queue, settlements: Sequence[Settlement]) -> list[Status |
     try:
         return queue.settle(settlements)
     except Exception as error:  # one by one shows which result it is
-        if is_outage(error):
+        if _is_outage(error):
             raise
         return [_settle_one(queue, settlement) for settlement in settlements]
 
@@ -228,7 +228,7 @@ def _settle_one(queue: Queue, settlement: Settlement) -> Status | None:
     try:
         return queue.settle([settlement])[0]
     except Exception as error:  # the job fails with the reason of the refusal
-        if is_outage(error):
+        if _is_outage(error):
             raise
         log.warning("the result of job %s was refused: %s", settlement.queue_id, error)
         job = queue.get(settlement.queue_id)
@@ -245,14 +245,14 @@ def _settle_one(queue: Queue, settlement: Settlement) -> Status | None:
 # are cut before anything else touches them.
 
 
-MESSAGE_LIMIT = 4_000
+_MESSAGE_LIMIT = 4_000
 TRACEBACK_LIMIT = 2_000
 _CUT = "Traceback (most recent call last):\n  ...\n"
-NAME_LIMIT = 200
-QUOTED_LIMIT = 500
-LOGGED_LIMIT = 64_000
+_NAME_LIMIT = 200
+_QUOTED_LIMIT = 500
+_LOGGED_LIMIT = 64_000
 """Characters of an error and its causes that are logged unchanged."""
-BEHIND_LIMIT = 50
+_BEHIND_LIMIT = 50
 """Most causes and group members of an error that are logged."""
 
 
@@ -290,10 +290,10 @@ def outcome_text(settlement: Settlement) -> str:
 def error_text(error: BaseException) -> str:
     """Format an error as text for any store."""
     try:
-        text = retry.error_summary(error)[: NAME_LIMIT + MESSAGE_LIMIT]
+        text = retry.error_summary(error)[: _NAME_LIMIT + _MESSAGE_LIMIT]
     except Exception:  # noqa: BLE001 - an error without a text is still an error
-        text = f"{type(error).__name__[:NAME_LIMIT]}: (its text cannot be shown)"
-    return transitions.printable(text)[:MESSAGE_LIMIT]
+        text = f"{type(error).__name__[:_NAME_LIMIT]}: (its text cannot be shown)"
+    return transitions.printable(text)[:_MESSAGE_LIMIT]
 
 
 def traceback_text(error: BaseException) -> str:
@@ -302,7 +302,7 @@ def traceback_text(error: BaseException) -> str:
     Of a long one, the first line and the last frames are kept.
     """
     try:
-        text = "".join(traceback.format_exception(loggable_error(error, TRACEBACK_LIMIT // 2)))
+        text = "".join(traceback.format_exception(_loggable_error(error, TRACEBACK_LIMIT // 2)))
     except Exception:  # noqa: BLE001 - formatting may run code of the error
         return "(it cannot be shown)"
     shown = transitions.printable(text[-TRACEBACK_LIMIT:])
@@ -312,16 +312,16 @@ def traceback_text(error: BaseException) -> str:
     return _CUT + (last.partition("\n")[2] or last)
 
 
-def loggable_error(error: BaseException, limit: int = LOGGED_LIMIT) -> BaseException:
+def _loggable_error(error: BaseException, limit: int = _LOGGED_LIMIT) -> BaseException:
     """Return the error or, if too long for the log, a short one with the same name and traceback."""
     length = 0
     for number, each in enumerate(_with_causes(error)):
         length += len(_message(each)) + len(type(each).__name__)
         length += sum(len(note) for note in getattr(each, "__notes__", ()) if isinstance(note, str))
-        if length > limit or number >= BEHIND_LIMIT:
-            name = type(error).__name__[:NAME_LIMIT]
+        if length > limit or number >= _BEHIND_LIMIT:
+            name = type(error).__name__[:_NAME_LIMIT]
             short: type[Exception] = type(name, (Exception,), {"__module__": "builtins"})
-            return short(_message(error)[:QUOTED_LIMIT]).with_traceback(error.__traceback__)
+            return short(_message(error)[:_QUOTED_LIMIT]).with_traceback(error.__traceback__)
     return error
 
 
@@ -345,23 +345,14 @@ def _with_causes(error: BaseException) -> Iterator[BaseException]:
             left += each.exceptions
 
 
-# The exception that ends a handler. Apart from ``process_guard``, which commands need not load.
-
-
 class Stopped(BaseException):
     """Raised in a handler when the supervisor stops the execution; the supervisor settles the jobs."""
-
-
-# Circuit breakers: while a service is down, jobs wait for the service instead of spending retries.
-#
-# closed: calls go through. open: calls are refused until the probe is due. half-open: one call goes through
-# and decides. Each process has its own breakers and learns of an outage from at most three of its own jobs.
 
 
 OPENS_AFTER = 3
 FIRST_PROBE_S = 10.0
 LONGEST_PROBE_S = 300.0
-STUMBLE_S = 1.0
+_STUMBLE_S = 1.0
 """Delay of a job after a failure that did not open the breaker yet."""
 
 State: TypeAlias = Literal["closed", "open", "half-open"]
@@ -412,12 +403,16 @@ class Breaker(msgspec.Struct, frozen=True):
     def wait_s(self, now: float) -> float:
         """Seconds until a call makes sense."""
         if self.state(now) == "closed":
-            return STUMBLE_S * self.failures
-        return max(self.probe_at - now, self.probing_until - now, STUMBLE_S)
+            return _STUMBLE_S * self.failures
+        return max(self.probe_at - now, self.probing_until - now, _STUMBLE_S)
 
 
 class Breakers:
-    """The breakers of all services used by this process."""
+    """Circuit breakers of all services used by this process: while one is down, its jobs wait.
+
+    closed: calls go through. open: calls are refused until the probe is due. half-open: one call goes through
+    and decides. Each process has its own breakers and learns of an outage from at most three of its own jobs.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -476,10 +471,10 @@ class Breakers:
 
 
 RESULT_LIMIT = 1 << 20
-FIRST_HANDLER_WAIT = timedelta(seconds=30)
-LONGEST_HANDLER_WAIT = timedelta(minutes=5)
-FIRST_STORE_WAIT = timedelta(seconds=1)
-LONGEST_STORE_WAIT = timedelta(minutes=1)
+_FIRST_HANDLER_WAIT = timedelta(seconds=30)
+_LONGEST_HANDLER_WAIT = timedelta(minutes=5)
+_FIRST_STORE_WAIT = timedelta(seconds=1)
+_LONGEST_STORE_WAIT = timedelta(minutes=1)
 FREE_OUTAGES = 20
 """Outages of a store that cost a job no retry: a job that causes them itself must end some day."""
 
@@ -489,7 +484,7 @@ FAILURE_CODES = {
     "ERR_BAD_RESULT": "The handler's result cannot be stored: not JSON, too large, or not one for each job.",
 }
 
-NOT_BEGUN = frozenset({"ERR_NO_HANDLER", "ERR_TOO_EARLY"})
+_NOT_BEGUN = frozenset({"ERR_NO_HANDLER", "ERR_TOO_EARLY"})
 """Codes of releases before any work."""
 
 
@@ -497,7 +492,7 @@ NOT_BEGUN = frozenset({"ERR_NO_HANDLER", "ERR_TOO_EARLY"})
 _ATTEMPTS = "no_handler"
 _SERVICE = "service"
 _OUTAGES = "outages"
-TRACEBACK = "traceback"
+_TRACEBACK = "traceback"
 
 
 # Bound here, out of reach of handlers that replace it in its module and do not restore it.
@@ -513,43 +508,9 @@ def executing_job(claim: Claim) -> ExecutingJob:
     return ExecutingJob(claim.queue_id, claim.claim_number, timeout_s)
 
 
-def beside_context(breakers: Breakers, outbox: Outbox) -> Callable[[Claim], Context]:
-    """Make the contexts of jobs in threads, which have no place for progress and no flag to stop."""
-
-    def make(claim: Claim) -> Context:
-        return Context(
-            claim,
-            report=lambda _: None,
-            stop_requested=lambda: False,
-            guard_service=breakers.calling,
-            settle=outbox.settle_now,
-            read_job=outbox.read_job,
-        )
-
-    return make
-
-
-def context_factory(
-    state: SharedState, number: int, breakers: Breakers, outbox: Outbox
-) -> Callable[[int, Claim], Context]:
-    """Make the contexts of one execution: progress and cancel flags go through the shared state."""
-
-    def make(index: int, claim: Claim) -> Context:
-        return Context(
-            claim,
-            report=lambda text: state.write_progress(number, index, text),
-            stop_requested=lambda: state.stop_requested(number, index),
-            guard_service=breakers.calling,
-            settle=outbox.settle_now,
-            mark=lambda mark: state.mark_file(number, mark, _monotonic()),
-            read_job=outbox.read_job,
-            index=index,
-        )
-
-    return make
-
-
 class Executor:
+    """Calls the handlers of a registry, for a child, a worker in a thread or the small job of a command."""
+
     def __init__(self, registry: Registry, breakers: Breakers) -> None:
         self._registry = registry
         self._breakers = breakers
@@ -563,6 +524,55 @@ class Executor:
         """True for a job that mostly waits for the network; see ``BesideJobs``."""
         handler = self._registry.find(claim.item_type, claim.op)
         return handler is not None and handler.beside is not None and handler.beside(claim)
+
+    def execute(
+        self,
+        claims: Sequence[Claim],
+        state: SharedState,
+        outbox: Outbox,
+        started: float,
+        guarded: Callable[[int], AbstractContextManager[None]] = lambda _: nullcontext(),
+    ) -> tuple[int, list[Settlement]]:
+        """Run these claims as one execution; return its number, which ``guarded`` gets too, and the results.
+
+        Progress and cancel flags go through the shared state. The caller ends the execution there.
+        """
+        number = state.begin(tuple(map(executing_job, claims)), started)
+
+        def make_context(index: int, claim: Claim) -> Context:
+            return Context(
+                claim,
+                report=lambda text: state.write_progress(number, index, text),
+                stop_requested=lambda: state.stop_requested(number, index),
+                guard_service=self._breakers.calling,
+                settle=outbox.settle_now,
+                mark=lambda mark: state.mark_file(number, mark, _monotonic()),
+                read_job=outbox.read_job,
+                index=index,
+            )
+
+        with guarded(number):
+            return number, self.run(claims, make_context)
+
+    def run_beside(self, claim: Claim, outbox: Outbox) -> list[Settlement]:
+        """Run a job in this thread, beside others: without a place for progress and a flag to stop."""
+
+        def make_context(_: int, claim: Claim) -> Context:
+            return Context(
+                claim,
+                report=lambda _: None,
+                stop_requested=lambda: False,
+                guard_service=self._breakers.calling,
+                settle=outbox.settle_now,
+                read_job=outbox.read_job,
+            )
+
+        return self.run([claim], make_context)
+
+    def runs_own(self, claim: Claim) -> bool:
+        """True for a job of Penstock itself, such as the indexing of a file."""
+        handler = self._registry.find(claim.item_type, claim.op)
+        return handler is not None and handler.own
 
     def run(self, claims: Sequence[Claim], make_context: Callable[[int, Claim], Context]) -> list[Settlement]:
         """Call the handler for these claims, all of one kind; return one settlement for each."""
@@ -645,7 +655,7 @@ def _with_first_starts(
     started_at = now - timedelta(seconds=seconds)
     return [
         settlement
-        if settlement.error_code in NOT_BEGUN
+        if settlement.error_code in _NOT_BEGUN
         else transitions.with_first_start(settlement, claim, started_at, now)
         for claim, settlement in zip(claims, settlements, strict=True)
     ]
@@ -654,7 +664,7 @@ def _with_first_starts(
 def _not_handled(claim: Claim, reason: str) -> Settlement:
     """Release the job for a worker with a handler: no retry spent, each time with a longer delay."""
     tried = (claim.progress or {}).get(_ATTEMPTS, 0)
-    wait = min(FIRST_HANDLER_WAIT * 2 ** min(tried, 10), LONGEST_HANDLER_WAIT)
+    wait = min(_FIRST_HANDLER_WAIT * 2 ** min(tried, 10), _LONGEST_HANDLER_WAIT)
     released_claim = transitions.released(claim, reason, delay=wait, code="ERR_NO_HANDLER")
     return _with_progress(released_claim, claim, _ATTEMPTS, tried + 1)
 
@@ -667,7 +677,7 @@ def _may_wait_for_store(claim: Claim) -> bool:
 def _waits_for_store(claim: Claim, error: StoreError) -> Settlement:
     """Release the job until the store is back: no retry spent, each time with a longer delay."""
     before = (claim.progress or {}).get(_OUTAGES, 0)
-    wait = min(FIRST_STORE_WAIT * 2**before, LONGEST_STORE_WAIT)
+    wait = min(_FIRST_STORE_WAIT * 2**before, _LONGEST_STORE_WAIT)
     log.warning(
         "%s waits for its store, next attempt in %d s: %s",
         job_text(claim),
@@ -705,7 +715,7 @@ def _succeeded(claim: Claim, answer: object) -> Settlement:
         )
     if isinstance(answer, Later):
         return transitions.released(claim, answer.reason, delay=answer.delay, code="ERR_TOO_EARLY")
-    return transitions.done(claim, result_json=encode_result(answer))
+    return transitions.done(claim, result_json=_encode_result(answer))
 
 
 def _with_progress(released_claim: Settlement, claim: Claim, key: str, value: object) -> Settlement:
@@ -736,7 +746,7 @@ def failure(claim: Claim, error: BaseException, handler: Registered) -> Settleme
     retried = settlement.status is Status.PENDING and not expected
     # The error record of the Redis contract always has a traceback.
     if retried or (settlement.status is Status.FAILED and claim.submitted_by == "redis"):
-        return _with_progress(settlement, claim, TRACEBACK, traceback_text(error))
+        return _with_progress(settlement, claim, _TRACEBACK, traceback_text(error))
     return settlement
 
 
@@ -749,12 +759,12 @@ def _log_failure(claim: Claim, error: BaseException, settlement: Settlement) -> 
     values = (job_text(claim), attempt, most, outcome_text(settlement), error_text(error))
     # An outage, or a job taken away, is no defect of the handler; the message says what happened.
     expected = isinstance(error, (JobError, InvalidRequest, *OUTAGES, LeaseLost))
-    trace = None if expected else loggable_error(error)
+    trace = None if expected else _loggable_error(error)
     about = {"job_fields": traces.job_fields(claim) | {"error_code": settlement.error_code}}
     log.warning("%s failed in attempt %d of %d and %s: %s", *values, exc_info=trace, extra=about)
 
 
-def encode_result(result: Any) -> str | None:
+def _encode_result(result: Any) -> str | None:
     """Encode a result as strictly as a payload: values changed by JSON are refused."""
     if result is None:
         return None

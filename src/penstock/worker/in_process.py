@@ -1,9 +1,7 @@
-"""A worker in a thread of this process, for tests and small scripts: no child processes, no signals.
+"""Work in the calling process, without children: a worker in a thread, and the small job of a command.
 
-It runs jobs and tasks through the same executor, lanes and outbox as a child process, on shared state that no
-other process sees. Cancel, timeouts and progress work. Without a process to kill, a handler that reaches no
-checkpoint cannot be stopped, and the budget of a file is not enforced. PDF and Word files are parsed
-in a sandbox here, too, with its limits.
+Both run jobs through the same executor and outbox as a child process. ``ThreadWorker`` is for tests and small
+scripts. ``run_small_job`` is for commands while no worker runs: a note, a small file, or a folder.
 """
 
 from __future__ import annotations
@@ -43,9 +41,6 @@ from penstock.worker.executor import (
     Executor,
     Outbox,
     Stopped,
-    beside_context,
-    context_factory,
-    executing_job,
 )
 from penstock.worker.lanes import DocumentNotifier, DocumentTools, Lanes
 from penstock.worker.liveness_lock import ONE_JOB, SUFFIX, LivenessLock, release_dead, state_path
@@ -61,16 +56,20 @@ from penstock.worker.upkeep import (
     upkeep_overdue,
 )
 
-PAUSE_S = 0.01
-HEARTBEAT_S = 0.2
-LEAVE_WITHIN_S = 60.0
-RENEW_BESIDE_S = 5.0
-RENEW_TASKS_S = 10.0
+_PAUSE_S = 0.01
+_HEARTBEAT_S = 0.2
+_LEAVE_WITHIN_S = 60.0
+_RENEW_BESIDE_S = 5.0
+_RENEW_TASKS_S = 10.0
 FUNCTION = "function"
 
 
 class ThreadWorker:
     """One worker thread. ``stop`` waits for the running job and raises the thread's error, if any.
+
+    Its shared state is seen by no other process. Cancel, timeouts and progress work. Without a process to
+    kill, a handler that reaches no checkpoint cannot be stopped, and the budget of a file is not enforced.
+    PDF and Word files are parsed in a sandbox here, too, with its limits.
 
     ``open_documents`` is called when the first job about documents turns up, so that an application of
     functions alone opens no catalog.
@@ -88,11 +87,9 @@ class ThreadWorker:
         self._queue = queue
         self._registry = registry
         self._state = SharedState.in_memory()
-        self._breakers = Breakers()
-        self._executor = Executor(registry, self._breakers)
+        self._executor = Executor(registry, Breakers())
         self._outbox = Outbox(queue, self._state)
-        context = beside_context(self._breakers, self._outbox)
-        self._beside = BesideJobs(self._executor, self._state, context, self._outbox.add)
+        self._beside = BesideJobs(self._executor, self._state, self._outbox)
         name = f"{socket.gethostname()}-{os.getpid()}-thread-{id(self):x}"
         self._request = ClaimRequest(name, 1, lease, lease_by_type)
         self._lease = lease
@@ -148,14 +145,14 @@ class ThreadWorker:
                 self._run(claim)
             self._retry_on_outage(self._outbox.send)
             if self._stop.is_set():
-                self._beside.wait_for_all(LEAVE_WITHIN_S)
+                self._beside.wait_for_all(_LEAVE_WITHIN_S)
                 self._retry_on_outage(self._outbox.send)
                 return
             if not claims:
                 self._retry_on_outage(run_tasks)
             if not claims and not worked:
                 # Not queue.wait: a thread that waits for a job would compete for the hint.
-                self._stop.wait(PAUSE_S)
+                self._stop.wait(_PAUSE_S)
 
     def _run(self, claim: Claim) -> None:
         if self._documents is None and self._registry.find(claim.item_type, claim.op) is None:
@@ -170,9 +167,7 @@ class ThreadWorker:
             if no_room is not None:
                 self._outbox.add([no_room])
             return
-        number = self._state.begin((executing_job(claim),), time.monotonic())
-        contexts = context_factory(self._state, number, self._breakers, self._outbox)
-        settlements = self._executor.run([claim], contexts)
+        number, settlements = self._executor.execute([claim], self._state, self._outbox, time.monotonic())
         timed_out = self._late == number and settlements[0].status is Status.CANCELLED
         if timed_out:
             settlements = [transitions.timed_out(claim)]
@@ -222,10 +217,10 @@ class ThreadWorker:
 
     def _beat(self, ended: threading.Event) -> None:
         written: tuple[int, str | None] = (0, None)
-        renew_tasks_at = time.monotonic() + RENEW_TASKS_S
-        renew_beside_at = time.monotonic() + RENEW_BESIDE_S
+        renew_tasks_at = time.monotonic() + _RENEW_TASKS_S
+        renew_beside_at = time.monotonic() + _RENEW_BESIDE_S
         schedules, run_schedules_at = ScheduleRunner(self._queue), 0.0
-        while not ended.wait(HEARTBEAT_S):
+        while not ended.wait(_HEARTBEAT_S):
             try:
                 written = self._renew(written)
                 if time.monotonic() > run_schedules_at:
@@ -236,10 +231,10 @@ class ThreadWorker:
                     run_schedules_at = time.monotonic() + EVERY_S
                 if time.monotonic() > renew_beside_at:
                     self._renew_beside()
-                    renew_beside_at = time.monotonic() + RENEW_BESIDE_S
+                    renew_beside_at = time.monotonic() + _RENEW_BESIDE_S
                 if time.monotonic() > renew_tasks_at and self._documents is not None:
                     self._documents.renew(self._request.worker_id)
-                    renew_tasks_at = time.monotonic() + RENEW_TASKS_S
+                    renew_tasks_at = time.monotonic() + _RENEW_TASKS_S
             except (StoreError, InvalidText):
                 # A lease outlasts a few missed beats. If the outage lasts, another worker may get the job.
                 continue
@@ -297,13 +292,10 @@ class _DocumentWork:
             self.tools.catalog.renew(claims)
 
 
-# Folders that a command indexes in its own process: which they are, and which of their files.
-#
-# A worker takes about a second of CPU time to start and to end. A text file of some kilobytes takes about a
-# millisecond to index, so that a worker pays only for a folder with many or large changes.
-
-
-FOLDERS = {"folder": "folder_path", "project": "project_root"}
+# Limits of the small job of a command. A worker takes about a second of CPU time to start and to end. A text
+# file of some kilobytes takes about a millisecond to index, so that a worker pays only for a folder with
+# many or large changes.
+_FOLDERS = {"folder": "folder_path", "project": "project_root"}
 """Item types of folders, with the name of the path in their payload."""
 SMALL_BYTES = 256 << 10
 """Largest file or note that is read in the calling process."""
@@ -314,22 +306,22 @@ MOST_ENTRIES = 1_000
 """Files and folders in a new folder up to which it is walked here."""
 MOST_FILES, MOST_BYTES = 1_000, 2 << 20
 """Changed files of a folder, and their bytes, up to which they are indexed here: about a second of work."""
-QUICK_TYPES = PLAIN | {"code", "html", "json", "notebook", "xml"}
+_QUICK_TYPES = PLAIN | {"code", "html", "json", "notebook", "xml"}
 """Extractors that take little time for a small file, in this process or in the sandbox."""
 MOST_OTHERS = 10
 """Changed files of other types that are indexed here: a page of a PDF takes as long as many small texts."""
 MOST_SLOW = 5
 """Changed files that are indexed here with a slow embedder."""
-MOST_LOSSES = 1
+_MOST_LOSSES = 1
 """Lost attempts of a job that is run here once more: most commands that end in the middle were killed, but
 a file may also crash the process again, which only a worker survives."""
 
 
 def is_small_folder(job: Job, catalog: Catalog) -> bool:
     """Decide whether this process walks a folder: the catalog knows it, or it is new and has few entries."""
-    if job.status is not Status.PENDING or job.lost_count > MOST_LOSSES or job.op != "ingest":
+    if job.status is not Status.PENDING or job.lost_count > _MOST_LOSSES or job.op != "ingest":
         return False
-    name = FOLDERS.get(job.item_type)
+    name = _FOLDERS.get(job.item_type)
     if name is None or is_off_disk(job.payload[name]):
         return False
     place, path = Place(job.tenant_id, job.collection, job.branch), normal_path(job.payload[name])
@@ -338,9 +330,9 @@ def is_small_folder(job: Job, catalog: Catalog) -> bool:
     return known <= MOST_KNOWN if known else _has_few_entries(path)
 
 
-def is_walked_folder(job: Job) -> bool:
+def _is_walked_folder(job: Job) -> bool:
     """Decide whether only jobs for files of a folder are left, by a command that was killed perhaps."""
-    return job.item_type in FOLDERS and job.waiting and job.waiting_for == CHILDREN
+    return job.item_type in _FOLDERS and job.waiting and job.waiting_for == CHILDREN
 
 
 def _has_few_entries(path: str) -> bool:
@@ -375,7 +367,7 @@ def _are_little_work(jobs: Sequence[Job]) -> bool:
     others = total = 0
     for job in jobs:
         path = job.payload.get("file_path")
-        if job.item_type != "file" or job.lost_count > MOST_LOSSES or job.run_at is not None or path is None:
+        if job.item_type != "file" or job.lost_count > _MOST_LOSSES or job.run_at is not None or path is None:
             return False
         if container_of(path) is not None:
             return False  # the file around it is read as a whole
@@ -384,7 +376,7 @@ def _are_little_work(jobs: Sequence[Job]) -> bool:
             return False
         total += size
         file_type = file_types.by_name(path)
-        others += size > 0 and (file_type is None or file_type.extractor not in QUICK_TYPES)
+        others += size > 0 and (file_type is None or file_type.extractor not in _QUICK_TYPES)
     return others <= MOST_OTHERS and total <= MOST_BYTES
 
 
@@ -397,17 +389,7 @@ def _size(path: str) -> int | None:
     return found.st_size if stat.S_ISREG(found.st_mode) else None
 
 
-# One small job, run by the calling process without a child: a note, one small file, or a folder.
-#
-# For commands while no worker runs: to start a child would cost more than the job. Of a folder, the changed
-# files are indexed here too, if they are little work; see ``small_folder``. The jobs of others are left to a
-# worker. Jobs are claimed, executed and settled like any other, and the claims are under a liveness lock, so
-# that the next command or worker on this host releases them should this process be killed. Parsers of native
-# code run in the sandbox; see ``Pipeline``. A job that needs more, such as pages of a long document, is left
-# to a worker.
-
-
-FEW = 5
+_FEW = 5
 """Jobs left behind by interrupted commands that the next command runs as well; more are a backlog."""
 
 
@@ -426,14 +408,22 @@ class SmallJobOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_small_job(job_id: str, options: SmallJobOptions) -> bool:
-    """Run a small job here. False: the job has not ended, and needs a worker."""
+    """Run a small job here: a note, one small file, or a folder. False: it has not ended, and needs a worker.
+
+    For commands while no worker runs: to start a child would cost more than the job. Of a folder, the changed
+    files are indexed here too, if they are little work. The jobs of others are left to a worker. Jobs are
+    claimed, executed and settled like any other, and the claims are under a liveness lock, so that the next
+    command or worker on this host releases them should this process be killed. Parsers of native code run in
+    the sandbox; see ``Pipeline``. A job that needs more, such as pages of a long document, is left to a
+    worker.
+    """
     if threading.current_thread() is not threading.main_thread():
         return False  # only the main thread can be interrupted when a file exceeds its limits
     release_dead(options.queue, options.directory, options.catalog, commands_only=True)
     job = options.queue.get(job_id)
     if job is None or _needs_worker(job_id, options):
         return False
-    if not is_walked_folder(job) and not _is_small(job, options):
+    if not _is_walked_folder(job) and not _is_small(job, options):
         return False
     registry = Registry()
     close = options.register(registry)
@@ -454,7 +444,7 @@ def _is_small(job: Job | None, options: SmallJobOptions) -> bool:
 
 def is_small(job: Job) -> bool:
     """Decide by the row and the size of the file. A job that was often lost may crash the process."""
-    if job.status is not Status.PENDING or job.lost_count > MOST_LOSSES:
+    if job.status is not Status.PENDING or job.lost_count > _MOST_LOSSES:
         return False
     if job.item_type == "content":
         return len(job.payload_json) <= SMALL_BYTES
@@ -475,8 +465,8 @@ def _needs_worker(job_id: str, options: SmallJobOptions) -> bool:
     """
     if any(options.directory.glob(f"*{SUFFIX}")) or upkeep_overdue(options.directory):
         return True
-    others = [job for job in options.queue.upcoming(limit=FEW + 2) if job.queue_id != job_id]
-    return len(others) <= FEW and any(
+    others = [job for job in options.queue.upcoming(limit=_FEW + 2) if job.queue_id != job_id]
+    return len(others) <= _FEW and any(
         job.item_type in ("content", "file") and job.parent_id is None for job in others
     )
 
@@ -492,7 +482,7 @@ def _run(job: Job, options: SmallJobOptions, registry: Registry) -> bool:
         try:
             execution = _Execution(options, worker_id, registry, state)
             with _delayed_signals() as received, _ended_in_time(job, options, execution):
-                walked = is_walked_folder(job)
+                walked = _is_walked_folder(job)
                 if walked:
                     _run_files(job, options, execution, received)
                 # A folder that was asked for again while files were left is walked again after them.
@@ -510,7 +500,7 @@ def _run(job: Job, options: SmallJobOptions, registry: Registry) -> bool:
 
 def _run_files(folder: Job, options: SmallJobOptions, execution: _Execution, received: Sequence[int]) -> None:
     """Run the files of a folder until a stop signal comes, if they are little work."""
-    if folder.item_type not in FOLDERS or received:
+    if folder.item_type not in _FOLDERS or received:
         return
     for ids in file_batches(options.queue, folder.queue_id, quick_model=options.quick_model):
         if not received and not execution.overdue:
@@ -564,11 +554,17 @@ class _Execution:
         members = itertools.takewhile(lambda claim: (claim.item_type, claim.op) == kind, claims)
         return list(itertools.islice(members, self._executor.batch_size(claims[0])))
 
-    def _execute(self, claims: Sequence[Claim]) -> None:
-        number = self._number = self._state.begin(tuple(map(executing_job, claims)), time.monotonic())
+    @contextmanager
+    def _stoppable(self, number: int) -> Iterator[None]:
+        self._number = number
         if self.overdue:
             self._request_stop()
-        results = self._executor.run(claims, context_factory(self._state, number, Breakers(), self._outbox))
+        yield
+
+    def _execute(self, claims: Sequence[Claim]) -> None:
+        _, results = self._executor.execute(
+            claims, self._state, self._outbox, time.monotonic(), self._stoppable
+        )
         if self.overdue:
             # Its end is stored, and this one would be refused.
             results = [result for result in results if result.queue_id != self.overdue]

@@ -41,7 +41,6 @@ from penstock.errors import FingerprintMismatch, InvalidText, NoText, StoreError
 from penstock.handlers.generations import EMBEDDED, RESTART_NOTES
 from penstock.handlers.phases import Phases
 from penstock.handlers.source_files import NO_FILES, UnusedFiles
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.chunk.text import CHARS_PER_TOKEN
 from penstock.queue import transitions
 from penstock.queue.job import Job, JobQuery, Settlement, Status
@@ -51,14 +50,11 @@ from penstock.vocabulary import how_many, none_read, split_remedy, with_remedy
 from penstock.worker.orphans import JobPages, document_of
 from penstock.worker.shared_state import TASKS, ExecutingJob, SharedState
 
-# Tasks waiting for a service, run in a thread beside the other work of the process.
-
-
 log = logging.getLogger("penstock.worker")
 
 
 class BackgroundBatch:
-    """A batch run and settled in a separate thread. The process may end before the thread does."""
+    """Tasks waiting for a service, run and settled in a thread. The process may end before it does."""
 
     def __init__(
         self, catalog: Catalog, tasks: list[Task], run: Callable[[Sequence[Task]], list[TaskOutcome]]
@@ -103,25 +99,23 @@ class BackgroundBatch:
                 )
 
 
-# The document notifier: settles jobs waiting for a document when the document has ended.
-#
-# The catalog's outbox only names jobs to look at. The notifier reads the row of the job, checks that it
-# waits for this document, and settles under the claim number just read. A second notification finds nothing
-# to do.
-
-
 FAILURE_CODES = {
     "ERR_OUTAGE": "Parts of the document failed during an outage; its former version stays.",
 }
 
-RECHECK_AFTER = timedelta(seconds=60)
+_RECHECK_AFTER = timedelta(seconds=60)
 """A waiting job without an update for this long is checked, whether or not the outbox names it."""
-MISSING_NAMED = 3
+_MISSING_NAMED = 3
 AT_ONCE = 100
 
 
 class DocumentNotifier:
-    """Reads the outbox, and in rounds all waiting jobs in case an entry was lost."""
+    """Settles jobs waiting for a document when the document has ended.
+
+    The catalog's outbox only names jobs to look at. The notifier reads the row of the job, checks that it
+    waits for this document, and settles under the claim number just read. A second notification finds nothing
+    to do. In rounds it reads all waiting jobs, in case an entry was lost.
+    """
 
     def __init__(self, queue: Queue, catalog: Catalog) -> None:
         self._queue = queue
@@ -154,7 +148,7 @@ class DocumentNotifier:
         now = clock.now()
         for job in page:
             if document_of(job) is not None and (
-                job.cancel_requested or now - job.updated_at > RECHECK_AFTER
+                job.cancel_requested or now - job.updated_at > _RECHECK_AFTER
             ):
                 self._settle(job)
         return more
@@ -169,8 +163,8 @@ class DocumentNotifier:
             return
         with self._catalog.snapshot() as snapshot:
             document = snapshot.document(document_id)
-            missing = snapshot.missing(document_id, limit=MISSING_NAMED) if document else []
-            settlement = settlement_for(job, document, missing, lambda: snapshot.made(document_id))
+            missing = snapshot.missing(document_id, limit=_MISSING_NAMED) if document else []
+            settlement = _settlement_for(job, document, missing, lambda: snapshot.made(document_id))
         if settlement is None:
             return
         if settlement.status is Status.FAILED and document is not None:
@@ -179,7 +173,7 @@ class DocumentNotifier:
         self._queue.settle([settlement])
 
 
-def settlement_for(
+def _settlement_for(
     job: Job, document: Document | None, missing: list[MissingPart], made: Callable[[], ChunkOrigins]
 ) -> Settlement | None:
     """Decide how the job ends, given the document; None: not yet."""
@@ -281,21 +275,21 @@ def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-PIECE_S = 0.008
+_PIECE_S = 0.008
 """Target duration of one piece of a batch: a job that comes meanwhile waits this long."""
 NEWEST_SHARE = 0.3
-ASK_AGAIN_S = 0.25
-REMOVALS_S = 1.0
+_ASK_AGAIN_S = 0.25
+_REMOVALS_S = 1.0
 """Interval at which an idle process looks for texts to be removed from outside stores."""
-REFUSED_S = 60.0
-TIMEOUT_S = 900
+_REFUSED_S = 60.0
+_TIMEOUT_S = 900
 """Timeout of one piece. A piece that takes longer is stuck; its tasks are tried alone."""
 
 ExecutionGuard: TypeAlias = Callable[[int], AbstractContextManager[None]]
 """Makes the context manager around an execution, given the number of the execution."""
 
 
-class DocumentTools(NamedTuple):
+class DocumentTools(msgspec.Struct, frozen=True):
     """The catalog, phases and files of documents, as used by a worker."""
 
     catalog: Catalog
@@ -307,7 +301,7 @@ class DocumentTools(NamedTuple):
         self.catalog.close()
 
 
-class Line(NamedTuple):
+class Line(msgspec.Struct, frozen=True):
     """Tasks waiting in a lane. Pages for OCR wait separately from pages with a text layer."""
 
     lane: Phase
@@ -358,7 +352,7 @@ class Lanes:
         self._unsettled: list[TaskOutcome] = []
         self._sources: dict[int, str] = {}
         """Ids of the sources of tasks not settled yet, by task."""
-        self._seconds_a_task = {line: PIECE_S / line.piece for line in lines}
+        self._seconds_a_task = {line: _PIECE_S / line.piece for line in lines}
         self.refused: dict[str, str] = {}
         """Lanes not served here, with the reason: the catalog was made with another model."""
         self._removals_at = 0.0
@@ -468,7 +462,7 @@ class Lanes:
         """Remove texts from outside stores while no task waits."""
         if Line(Phase.VECTOR) in self._ask_at and now >= self._removals_at:
             more = self._phases.clear_removals()
-            self._removals_at = now if more else now + REMOVALS_S
+            self._removals_at = now if more else now + _REMOVALS_S
 
     def _with_tasks(self, lines: Sequence[Line], now: float) -> list[Line]:
         """Select lines whose lane has tasks. Reading blocks no writer and loads no model."""
@@ -477,12 +471,12 @@ class Lanes:
         with self._catalog.snapshot() as snapshot:
             waiting = {lane for lane in {line.lane for line in lines} if snapshot.open_tasks(lane)}
         found = [line for line in lines if line.lane in waiting]
-        self._ask_at |= dict.fromkeys(set(lines).difference(found), now + ASK_AGAIN_S)
+        self._ask_at |= dict.fromkeys(set(lines).difference(found), now + _ASK_AGAIN_S)
         return found
 
     def _claim(self, line: Line, now: float) -> list[Task]:
         lane = line.lane
-        self._ask_at[line] = now + ASK_AGAIN_S
+        self._ask_at[line] = now + _ASK_AGAIN_S
         try:
             fingerprint = self._phases.fingerprint(lane)
             batch = self._phases.beside(lane) or line.batch
@@ -493,16 +487,16 @@ class Lanes:
         except FingerprintMismatch as mismatch:
             self.refused[lane_name(lane)] = f"not served: {mismatch.message}"
             log.warning("lane %s is not served: %s %s", lane, mismatch.message, mismatch.remedy)
-            self._ask_at[line] = now + REFUSED_S
+            self._ask_at[line] = now + _REFUSED_S
             return []
 
     def _run(self, batch: TaskBatch, guard: ExecutionGuard) -> None:
         line, started = batch.line, time.monotonic()
         lane = line.lane
         least = max(line.piece, self._phases.one_call(lane))
-        size = max(int(PIECE_S / max(self._seconds_a_task[line], 1e-6)), least)
+        size = max(int(_PIECE_S / max(self._seconds_a_task[line], 1e-6)), least)
         tasks, batch.left = batch.left[:size], batch.left[size:]
-        number = self._state.begin((ExecutingJob(f"{TASKS}:{lane}", 0, TIMEOUT_S),), started)
+        number = self._state.begin((ExecutingJob(f"{TASKS}:{lane}", 0, _TIMEOUT_S),), started)
         self._sources |= {task.task_id: task.source.source_id for task in tasks}
         with guard(number):
             self._unsettled += self._phases.run(lane, tasks, embedding=Line(Phase.VECTOR) in self._ask_at)

@@ -44,20 +44,20 @@ if TYPE_CHECKING:
     from penstock.worker.store_keeper import StoreKeeper
     from penstock.worker.supervisor import OnDemandWorker, Supervisor, WorkerOptions
 
-JOBS = "jobs"
-LANES = (JOBS, *Phase)
-MAX_PROCESSES = 256
-ON_DEMAND_GRACE_S = 5.0
+_JOBS = "jobs"
+LANES = (_JOBS, *Phase)
+_MAX_PROCESSES = 256
+_ON_DEMAND_GRACE_S = 5.0
 """Time for running jobs to finish when the command of an on-demand worker ends."""
-LINGER_S = 300.0
+_LINGER_S = 300.0
 """Time for which a worker of a command stays without work: the next change needs no new processes, and no
 model is loaded again."""
-SERIAL_LINGER_S = 6.0
+_SERIAL_LINGER_S = 6.0
 """Time for which a serial worker with ``until_idle`` waits for jobs whose turn comes: ``serial_turns``."""
-LOCK_SILENCE_S = 30.0
+_LOCK_SILENCE_S = 30.0
 """Time beyond the busy timeout after which a silent child with the lock of the store is stopped."""
-START_METHODS = ("spawn", "fork")
-QUICK_EMBEDDERS = frozenset(["static", "hashing"])
+_START_METHODS = ("spawn", "fork")
+_QUICK_EMBEDDERS = frozenset(["static", "hashing"])
 """Embedders without a neural network or an endpoint: a text takes them less than a millisecond."""
 log = logging.getLogger("penstock.worker")
 
@@ -89,10 +89,10 @@ class Worker:
                 "a memory:// queue exists in one process only, a worker has several",
                 remedy="Use a sqlite:/// or jsonl:// store, or app.worker_thread() in a test.",
             )
-        _refuse_outside("processes", processes, 1, MAX_PROCESSES)
+        _refuse_outside("processes", processes, 1, _MAX_PROCESSES)
         _refuse_outside("grace", grace, 0, 86_400)
-        if start_method not in START_METHODS:
-            known = " or ".join(START_METHODS)
+        if start_method not in _START_METHODS:
+            known = " or ".join(_START_METHODS)
             raise InvalidSetting(f"start_method: expected {known}, got {str(start_method)[:80]!r}")
         # Stores by their resolved paths, and nothing opened yet that a forked child would inherit.
         self._assembly = type(assembly)(config.load({}, **config.portable_values(settings)))
@@ -141,7 +141,7 @@ class Worker:
         return WorkerOptions(
             open_queue=assembly.open_queue,
             registry=functools.partial(
-                load_handlers, self._app, (level, settings.log_format), assembly, has_documents
+                _load_handlers, self._app, (level, settings.log_format), assembly, has_documents
             ),
             directory=directory,
             processes=self.processes,
@@ -151,7 +151,7 @@ class Worker:
             heartbeat_s=settings.heartbeat_s,
             lock_holder=functools.partial(lock_holder, settings.store),
             row_locks=settings.store.engine == "postgres",
-            lock_silence_s=settings.busy_timeout_s + LOCK_SILENCE_S,
+            lock_silence_s=settings.busy_timeout_s + _LOCK_SILENCE_S,
             poll_s=settings.poll_s,
             upkeep_s=settings.upkeep_s,
             retention=_retention(settings),
@@ -161,15 +161,15 @@ class Worker:
             shutdown_grace_s=self._grace,
             until_idle=self._until_idle,
             # A job that waits for its turn is in no back-off, but comes back soon.
-            linger_s=max(self.linger_s, SERIAL_LINGER_S if settings.serial else 0.0),
+            linger_s=max(self.linger_s, _SERIAL_LINGER_S if settings.serial else 0.0),
             until_job=self._until_job,
             open_catalog=assembly.open_catalog if has_documents else None,
             cache_directory=assembly.vector_files,
             open_documents=functools.partial(assembly.open_document_tools, memory=memory)
             if has_documents
             else None,
-            takes_jobs=JOBS in self._lanes,
-            lanes=tuple(Phase(lane) for lane in self._lanes if lane != JOBS) if has_documents else (),
+            takes_jobs=_JOBS in self._lanes,
+            lanes=tuple(Phase(lane) for lane in self._lanes if lane != _JOBS) if has_documents else (),
             ocr_workers=min(settings.ocr_workers or max(self.processes // 2, 1), max(self.processes, 1)),
             background_lanes=_background_lanes(settings),
             keep_stores=functools.partial(_keep_stores, settings, assembly.open_catalog)
@@ -187,7 +187,7 @@ class Worker:
             try:
                 refuse_second_host(self._assembly.settings, queue)
             except DocumentsElsewhere as refusal:
-                if self._app is None or JOBS not in self._lanes:
+                if self._app is None or _JOBS not in self._lanes:
                     raise
                 log.warning("functions only: %s. %s", refusal.message, refusal.remedy)
                 return False
@@ -262,8 +262,8 @@ def on_demand_worker(assembly: Assembly, *, enabled: bool) -> OnDemandWorker:
 
 def _work_until_idle(assembly: Assembly) -> None:
     log_to_stderr(logging.ERROR, assembly.settings.log_format)
-    worker = assembly.worker(until_idle=True, grace=ON_DEMAND_GRACE_S)
-    worker.linger_s = LINGER_S
+    worker = assembly.worker(until_idle=True, grace=_ON_DEMAND_GRACE_S)
+    worker.linger_s = _LINGER_S
     worker.run()
 
 
@@ -286,11 +286,11 @@ def small_job_options(assembly: Assembly) -> SmallJobOptions | None:
         lease=timedelta(seconds=settings.lease_s),
         lease_by_type=leases(settings),
         source_files=SourceFiles.of(settings),
-        quick_model=settings.embedder in QUICK_EMBEDDERS,
+        quick_model=settings.embedder in _QUICK_EMBEDDERS,
     )
 
 
-def load_handlers(
+def _load_handlers(
     app: str | None, logs: tuple[int, str], assembly: Assembly, has_documents: bool
 ) -> Registry:
     """Handlers of a worker process: those of the application, or without one only webhooks and backups."""
@@ -325,7 +325,7 @@ def _load_app(name: str | None) -> FunctionJobs | None:
 
 
 def _served(app: FunctionJobs | None, lanes: Sequence[str]) -> list[str]:
-    served = [] if lanes == (JOBS,) else ["documents"]
+    served = [] if lanes == (_JOBS,) else ["documents"]
     if app is not None:
         served += [f"function {name}" for name in app.functions.names()]
         served += [name for name in app.handlers().pairs() if name != "function/run"]

@@ -17,7 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.named_tuple import NamedTuple
+import msgspec
+
 from penstock.state_directory import make_private
 from penstock.vocabulary import how_many
 
@@ -28,14 +29,14 @@ if TYPE_CHECKING:
 SUFFIX = ".worker"
 ONE_JOB = ".one-job"
 """End of the name of a process that runs one job of its own and claims no other."""
-REWRITE_AT = 1_000
+_REWRITE_AT = 1_000
 """Lines after which the file is rewritten without the children that have ended."""
 _PROC = Path("/proc")
 
 log = logging.getLogger("penstock.worker")
 
 
-class ProcessInfo(NamedTuple):
+class ProcessInfo(msgspec.Struct, frozen=True):
     """A process as /proc shows it. ``started``: ticks since the boot."""
 
     pid: int
@@ -44,7 +45,7 @@ class ProcessInfo(NamedTuple):
     started: int
 
 
-class GroupLeader(NamedTuple):
+class GroupLeader(msgspec.Struct, frozen=True):
     """The process of a child, as recorded by the supervisor, with session, boot and container.
 
     The kernel does not assign a process id while a group has it. So a group with the id of a child is the
@@ -72,7 +73,7 @@ class GroupLeader(NamedTuple):
             return None
 
     def to_text(self) -> str:
-        return " ".join(map(str, self))
+        return f"{self.pid} {self.started} {self.session} {self.realm}"
 
 
 def kill_left_behind(leader: GroupLeader) -> int:
@@ -147,7 +148,7 @@ class LivenessLock:
     def add_child(self, worker_id: str) -> None:
         """Name a child, before the child can claim anything."""
         exists = self.path.exists()
-        if not exists or self._written > REWRITE_AT:
+        if not exists or self._written > _REWRITE_AT:
             if not exists:
                 log.warning("%s was removed and is created again", self.path)
             # The old file stays locked until then: it may have been moved only, and may come back.

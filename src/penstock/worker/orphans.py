@@ -28,7 +28,6 @@ from penstock.catalog.rules.publication import (
 )
 from penstock.catalog.values import FailureKind, LedgerEntry, LedgerKind, Place
 from penstock.errors import ParserFailed
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.budget import FileMark
 from penstock.queue import payloads, transitions
 from penstock.queue.job import CHILDREN, Job, JobQuery, Settlement, Status
@@ -40,15 +39,15 @@ from penstock.worker.executor import settle_all
 from penstock.worker.outage import OUTAGE
 from penstock.worker.shared_state import Execution, FileRun, SharedState
 
-REMEDY = "Look at the file: it may be damaged or hostile. `penstock retry ID` tries once more."
-SUSPECT_FOR_S = 60.0
+_REMEDY = "Look at the file: it may be damaged or hostile. `penstock retry ID` tries once more."
+_SUSPECT_FOR_S = 60.0
 """A disconnected server may still commit a claim for a while after this side gave up."""
-PAGE = 1_000
-SUSPECTS_LOGGED = 3
+_PAGE = 1_000
+_SUSPECTS_LOGGED = 3
 """Jobs of a dead batch that are logged one by one."""
-STOPPED_AT_ONCE = 100
+_STOPPED_AT_ONCE = 100
 """Children cancelled by one call, to bound the transaction."""
-BATCH_DIED = "the process of its batch died; it runs alone now"
+_BATCH_DIED = "the process of its batch died; it runs alone now"
 _CRASHES = {
     int(number): number.name
     for number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
@@ -62,9 +61,9 @@ def all_jobs(queue: Queue, query: JobQuery) -> Iterator[Job]:
     """Read all matching jobs page by page: no response grows with the queue."""
     after: str | None = None
     while True:
-        page = queue.find(msgspec.structs.replace(query, after=after, limit=PAGE))
+        page = queue.find(msgspec.structs.replace(query, after=after, limit=_PAGE))
         yield from page
-        if len(page) < PAGE:
+        if len(page) < _PAGE:
             return
         after = page[-1].queue_id
 
@@ -79,8 +78,8 @@ class JobPages:
 
     def next_page(self) -> tuple[list[Job], bool]:
         """Return some jobs, and whether more follow in this round."""
-        page = self._queue.find(msgspec.structs.replace(self._query, after=self._after, limit=PAGE))
-        more = len(page) == PAGE
+        page = self._queue.find(msgspec.structs.replace(self._query, after=self._after, limit=_PAGE))
+        more = len(page) == _PAGE
         self._after = page[-1].queue_id if more else None
         return page, more
 
@@ -145,7 +144,7 @@ def log_lost(held: Sequence[Job], settlements: Sequence[Settlement]) -> None:
             suspects.setdefault((settlement.error_message, outcome), []).append(job)
     for (message, outcome), jobs in suspects.items():
         # A batch has a hundred jobs and more, and one line of each would bury the others.
-        shown = jobs[:SUSPECTS_LOGGED]
+        shown = jobs[:_SUSPECTS_LOGGED]
         for job in shown:
             log.warning("%s: %s; it %s", executor.job_text(job), message, outcome)
         if len(jobs) > len(shown):
@@ -171,7 +170,7 @@ def end_overdue(queue: Queue, catalog: Catalog | None, job: Job) -> bool:
 def stop_children(queue: Queue, parent: Job) -> None:
     """Cancel the open children of a job that has ended, those at work first."""
     for status in (Status.IN_PROGRESS, Status.PENDING):
-        query = JobQuery(statuses=frozenset({status}), parent_id=parent.queue_id, limit=PAGE)
+        query = JobQuery(statuses=frozenset({status}), parent_id=parent.queue_id, limit=_PAGE)
         after: str | None = None
         while True:
             page = queue.find(msgspec.structs.replace(query, after=after))
@@ -181,9 +180,9 @@ def stop_children(queue: Queue, parent: Job) -> None:
                 for child in page
                 if child.parent_run == parent.run and not child.cancel_requested
             ]
-            for start in range(0, len(open_ids), STOPPED_AT_ONCE):
-                queue.cancel(open_ids[start : start + STOPPED_AT_ONCE])
-            if len(page) < PAGE:
+            for start in range(0, len(open_ids), _STOPPED_AT_ONCE):
+                queue.cancel(open_ids[start : start + _STOPPED_AT_ONCE])
+            if len(page) < _PAGE:
                 break
             after = page[-1].queue_id
 
@@ -203,13 +202,13 @@ def resolve_dead(executing: Execution | None, run: FileRun | None = None) -> Res
     """
     mark = run.mark if run is not None else None
     if executing is not None and mark is not None and mark.member < len(executing.members):
-        executing = executing._replace(members=(executing.members[mark.member],))
+        executing = msgspec.structs.replace(executing, members=(executing.members[mark.member],))
     several = executing is not None and len(executing.members) > 1
 
     def resolve(job: Job) -> Settlement:
         if not was_executing(job, executing):
             return released(job)
-        return suspected(job, BATCH_DIED) if several else lost(job)
+        return suspected(job, _BATCH_DIED) if several else lost(job)
 
     return resolve
 
@@ -238,11 +237,11 @@ def resolve_crashed(executing: Execution, run: FileRun | None, exitcode: int | N
 
 def was_executing(job: Job, executing: Execution | None) -> bool:
     return executing is not None and any(
-        (job.queue_id, job.claim_number) == member[:2] for member in executing.members
+        (job.queue_id, job.claim_number) == member.name for member in executing.members
     )
 
 
-class ParsedFile(NamedTuple):
+class ParsedFile(msgspec.Struct, frozen=True):
     """The file being parsed at the end of a process, and the job of the file."""
 
     queue_id: str
@@ -313,7 +312,7 @@ def _ledger_entry(job: Job, settlement: Settlement) -> LedgerEntry:
         kind=LedgerKind.FAILED,
         rule=code,
         cause=message,
-        remedy=remedy_for(code) or REMEDY,
+        remedy=remedy_for(code) or _REMEDY,
         job_id=job.queue_id,
     )
 
@@ -337,7 +336,7 @@ class OrphanedClaims:
 
     def suspect(self, now: float) -> None:
         """A claim failed and may have been committed all the same."""
-        self._suspect_until = now + SUSPECT_FOR_S
+        self._suspect_until = now + _SUSPECT_FOR_S
         self._check_at = now
 
     def release_unknown(self, known: Collection[tuple[str, int]], now: float) -> None:

@@ -23,8 +23,8 @@ that was lost or damaged ends the worker instead.
 """
 T = TypeVar("T")
 
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 10.0
-LONGEST_OUTAGE_S = 60.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 10.0
+_LONGEST_OUTAGE_S = 60.0
 """After an outage this long the process ends: the outage may be its own, and a new process may recover."""
 
 log = logging.getLogger("penstock.worker")
@@ -42,7 +42,7 @@ class OutageRetry:
         leaving: Callable[[], bool],
         told: Callable[[PenstockError | None], object] = lambda _: None,
         *,
-        longest_s: float = LONGEST_OUTAGE_S,
+        longest_s: float = _LONGEST_OUTAGE_S,
     ) -> None:
         """``told``: called with each error, and with None once a call succeeds again."""
         self._leaving = leaving
@@ -50,7 +50,7 @@ class OutageRetry:
         self._longest_s = longest_s
 
     def __call__(self, attempt: Callable[[], object]) -> None:
-        pause, give_up_at, failed = FIRST_PAUSE_S, self._now() + self._longest_s, False
+        pause, give_up_at, failed = _FIRST_PAUSE_S, self._now() + self._longest_s, False
         while True:
             try:
                 attempt()
@@ -62,7 +62,7 @@ class OutageRetry:
                 told = (pause, error, error.code, error.remedy)
                 log.warning("the store is unavailable, next attempt in %.1f s: %s (%s). %s", *told)
                 self._sleep(pause * random.uniform(0.5, 1.0))
-                pause = min(pause * 2, LONGEST_PAUSE_S)
+                pause = min(pause * 2, _LONGEST_PAUSE_S)
             else:
                 if failed:
                     self._told(None)

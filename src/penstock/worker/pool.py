@@ -1,4 +1,7 @@
-"""The process pool: starts children, collects the dead and settles the jobs they held."""
+"""The process pool: starts children, collects the dead and settles the jobs they held.
+
+``ChildHandle`` is the supervisor's view of a child; ``main`` is what a child process runs.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,6 @@ from penstock.errors import DiskFull, PenstockError
 from penstock.handlers.context import Registry
 from penstock.handlers.source_files import NO_FILES, SourceFiles
 from penstock.interpreter import WithoutCollections, inherited_path
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.vectors.directory import CacheDirectory
 from penstock.queue import transitions
 from penstock.queue.job import Job, Settlement
@@ -44,9 +46,6 @@ from penstock.worker.process_guard import ProcessGuard, end_process, open_state
 from penstock.worker.shared_state import Execution, SharedState
 from penstock.worker.store_keeper import StoreKeeper
 
-# The supervisor's view of a child: process, shared state, pending kill, and the outcome of the jobs.
-
-
 OCCUPIED_S = 0.25
 """A job that has run for longer is not a small one."""
 STARVING_AFTER_S = 2.0
@@ -55,7 +54,7 @@ LOOK_AGAIN_S = 10.0
 response was lost."""
 
 
-class Kill(NamedTuple):
+class Kill(msgspec.Struct, frozen=True):
     """A pending kill of a process, because some jobs (``culprits``) of the execution have to be stopped."""
 
     number: int
@@ -65,7 +64,7 @@ class Kill(NamedTuple):
 
 
 class ChildHandle:
-    """The supervisor's handle on one child."""
+    """The supervisor's handle on one child: process, shared state, pending kill, outcome of the jobs."""
 
     def __init__(
         self, worker_id: str, state: SharedState, process: BaseProcess, *, recognizes: bool = False
@@ -175,7 +174,8 @@ class ChildHandle:
             self._extra_time = (execution.number, before + min(seconds, now - execution.started - before))
         self._stop_requests = {key: at + seconds for key, at in self._stop_requests.items()}
         if self._pending_kill is not None:
-            self._pending_kill = self._pending_kill._replace(kill_at=self._pending_kill.kill_at + seconds)
+            kill_at = self._pending_kill.kill_at + seconds
+            self._pending_kill = msgspec.structs.replace(self._pending_kill, kill_at=kill_at)
 
     def elapsed(self, execution: Execution, since: float, now: float) -> float:
         return now - since - self._extra_time_of(execution)
@@ -263,9 +263,6 @@ def child_for_small_jobs(children: Sequence[ChildHandle], now: float) -> ChildHa
     return min(free, key=lambda child: child.recognizes, default=None)
 
 
-# Start of a child process: opens the queue, the handlers and the catalog, and runs the child.
-
-
 log = logging.getLogger("penstock.worker")
 
 
@@ -298,10 +295,10 @@ def main(
         end_process(state, code)
 
 
-CRASH_PAUSE_S = 0.2
-LONGEST_CRASH_PAUSE_S = 10.0
-FALSE_ALARM_S = 0.02
-LATE_CLAIM_S = 2.0
+_CRASH_PAUSE_S = 0.2
+_LONGEST_CRASH_PAUSE_S = 10.0
+_FALSE_ALARM_S = 0.02
+_LATE_CLAIM_S = 2.0
 """Time after which the claims of a dead child are looked for once more: a server still works on what was sent
 to it before."""
 _lock = threading.Lock()
@@ -539,7 +536,7 @@ class ProcessPool:
             )
         if alive:
             # A living child closed its sentinel, which would be reported without end.
-            time.sleep(FALSE_ALARM_S)
+            time.sleep(_FALSE_ALARM_S)
 
     def collect_dead(self) -> None:
         with self.lock:
@@ -584,7 +581,7 @@ class ProcessPool:
             self._liveness.remove_child(child.worker_id)
             del self._unsettled[0]
             if child.process.exitcode:
-                self._late.append((time.monotonic() + LATE_CLAIM_S, child.worker_id))
+                self._late.append((time.monotonic() + _LATE_CLAIM_S, child.worker_id))
         self._release_late_claims()
 
     def _release_late_claims(self) -> None:
@@ -611,7 +608,7 @@ class ProcessPool:
         """Delay the next start after failed ones: the cause may last for ever."""
         self.exit_counts.failed_starts = self.exit_counts.failed_starts + 1 if failed else 0
         if self.exit_counts.failed_starts:
-            pause = min(CRASH_PAUSE_S * 2 ** min(self.exit_counts.failed_starts, 10), LONGEST_CRASH_PAUSE_S)
+            pause = min(_CRASH_PAUSE_S * 2 ** min(self.exit_counts.failed_starts, 10), _LONGEST_CRASH_PAUSE_S)
             self._start_at = time.monotonic() + pause
 
     def terminate_all(self) -> None:

@@ -1,7 +1,11 @@
-"""The state of a child process, protected from handlers: signals, forks, directories, streams, globals.
+"""The guard of a child process against its handlers, and the reasons to replace the process.
 
-An application sets up its process when its module is imported; ``ProcessState`` records the result. Changes
-made by a function last as long as its job. A change that cannot be undone ends the process.
+After each job the guard repairs what the worker itself needs to live: signal handlers, timers, streams, the
+working directory. Other changes, such as of the environment, are not undone: ``Isolation`` compares the
+process with its recorded state before another function runs and before more jobs are claimed, not after
+every job, so that many calls of one function in a row cost nothing. A changed process is replaced.
+
+An application sets up its process when its module is imported; ``ProcessState`` records the result.
 """
 
 from __future__ import annotations
@@ -35,153 +39,105 @@ import msgspec
 from penstock import traces
 from penstock.queue.job import Claim
 from penstock.vocabulary import how_many
-from penstock.worker.executor import Stopped, function_name
+from penstock.worker.executor import Executor, Stopped, function_name
 from penstock.worker.shared_state import SharedState
 
 log = logging.getLogger("penstock.worker")
 
-_SIGNALS = tuple(number for number in range(1, 32) if number not in (signal.SIGKILL, signal.SIGSTOP))
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+_OWN = (os.getpid, time.monotonic, time.sleep)
+"""Functions that the worker calls between two jobs, and that handlers sometimes replace."""
+
+# Bound here, out of reach of handlers that replace them in their module.
+_getpid, _getppid, _exit = os.getpid, os.getppid, os._exit
+_fstat, _fchdir, _umask = os.fstat, os.fchdir, os.umask
+_environ = cast("Any", os.environ)
+_getsignal, _sigmask, _set_timer = _signal.getsignal, _signal.pthread_sigmask, _signal.setitimer
+_PR_SET_PDEATHSIG = 1
+
+
+# What functions change in their process, and other functions rely on. A process that a function changed is
+# replaced (docs/decisions/0078-a-process-that-a-function-changed-is-replaced.md).
+
+
+_SIGNALS = tuple(number for number in range(1, 32) if number not in (signal.SIGKILL, signal.SIGSTOP))
 _LIMITS = tuple(
     getattr(resource, name)
     for name in ("RLIMIT_AS", "RLIMIT_CPU", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_NOFILE", "RLIMIT_STACK")
 )
-_OWN = (os.getpid, time.monotonic, time.sleep)
-"""Functions that the worker calls between two jobs, and that handlers sometimes replace."""
-_REPLACED: tuple[tuple[Any, str], ...] = (
-    (os, "_exit environ fstat getcwd getppid kill stat"),
-    (time, "clock_gettime perf_counter process_time time time_ns"),
-    (signal, "setitimer signal"),
-    (builtins, "__import__ open print"),
-    (random, "random uniform"),
-    (socket, "create_connection getaddrinfo socket"),
-    (subprocess, "Popen"),
+_REPLACED = tuple(
+    (vars(owner), name)
+    for owner, names in (
+        (os, "_exit environ fstat getcwd getppid kill stat"),
+        (time, "clock_gettime perf_counter process_time time time_ns"),
+        (signal, "setitimer signal"),
+        (builtins, "__import__ open print"),
+        (random, "random uniform"),
+        (socket, "create_connection getaddrinfo socket"),
+        (subprocess, "Popen"),
+    )
+    for name in names.split()
 )
-"""Attributes that handlers sometimes replace in their module, and that other code relies on."""
-
-# Bound here: a handler may have replaced them in their modules.
-_getsignal, _sigmask = _signal.getsignal, _signal.pthread_sigmask
-_umask, _environ = os.umask, cast("Any", os.environ)
-_set_handler, _set_timer = signal.signal, _signal.setitimer
-_limit, _set_limit = resource.getrlimit, resource.setrlimit
+"""Attributes that handlers sometimes replace in their module."""
 
 
-def _set_collection(enabled: bool) -> None:
-    (gc.enable if enabled else gc.disable)()
+def _general_filters() -> list[Any]:
+    """The warning filters for all code. Many libraries add one for their own warnings when imported."""
+    return [
+        (action, category)
+        for action, message, category, module, _ in warnings.filters
+        if message is None and module is None and category.__module__ == "builtins"
+    ]
 
 
-_VALUES: tuple[tuple[Callable[[], Any], Callable[[Any], Any]], ...] = (
-    (socket.getdefaulttimeout, socket.setdefaulttimeout),
-    (sys.getrecursionlimit, sys.setrecursionlimit),
-    (sys.getswitchinterval, sys.setswitchinterval),
-    (sys.gettrace, sys.settrace),
-    (sys.getprofile, sys.setprofile),
-    (gc.isenabled, _set_collection),
-    (lambda: logging.root.level, logging.root.setLevel),
-    (lambda: logging.root.manager.disable, logging.disable),
-    (partial(os.getpriority, os.PRIO_PROCESS, 0), partial(os.setpriority, os.PRIO_PROCESS, 0)),
+_PARTS: tuple[tuple[str, Callable[[], Any]], ...] = (
+    ("functions of the standard library", lambda: [names.get(name) for names, name in _REPLACED]),
+    ("signal handlers", lambda: list(map(_getsignal, _SIGNALS))),
+    ("blocked signals", partial(_sigmask, signal.SIG_BLOCK, ())),
+    ("environment variables", lambda: _environ._data.copy()),
+    ("sys.path", lambda: list(sys.path)),
+    ("warning filters", _general_filters),
+    ("the locale", partial(_locale.setlocale, _locale.LC_ALL, None)),
+    ("resource limits", lambda: list(map(resource.getrlimit, _LIMITS))),
+    ("the socket timeout", socket.getdefaulttimeout),
+    ("the recursion limit", sys.getrecursionlimit),
+    ("the switch interval", sys.getswitchinterval),
+    ("the trace function", sys.gettrace),
+    ("the profile function", sys.getprofile),
+    ("garbage collection", gc.isenabled),
+    ("the root logger", lambda: (logging.root.level, logging.root.manager.disable, logging.root.handlers[:])),
+    ("the priority", partial(os.getpriority, os.PRIO_PROCESS, 0)),
 )
-"""Pairs of a getter and a setter."""
+"""Parts of the state of a process, each with a function that reads it."""
 
 
 class ProcessState:
-    """The recorded state of the process after the application was loaded."""
+    """The recorded state of the process, such as after the application was loaded."""
 
     def __init__(self) -> None:
-        self._replaced = _attributes(_REPLACED)
         self._mask = _umask(0o077)
         _umask(self._mask)
-        self._handlers = [(number, _getsignal(number)) for number in _SIGNALS]
-        self._blocked = _sigmask(signal.SIG_BLOCK, ())
-        self._variables = dict(_environ._data)
-        self._lists = [(owner, list(owner)) for owner in _lists()]
-        self._locale = _locale.setlocale(_locale.LC_ALL, None)
-        self._limits = [(which, _limit(which)) for which in _LIMITS]
-        self._values = [(read, write, read()) for read, write in _VALUES]
+        self._parts = [(name, read, read()) for name, read in _PARTS]
+        # Import finders that a library adds behind the others are no change to other code.
+        self._finders = list(sys.meta_path)
         self._decimal = _decimal_context()
 
-    def restore(self) -> str | None:
-        """Undo changes; return the reason to end this process where a change cannot be undone."""
-        try:
-            self._restore_interpreter()
-            self._restore_signals()
-            _umask(self._mask)
-            if _locale.setlocale(_locale.LC_ALL, None) != self._locale:
-                _locale.setlocale(_locale.LC_ALL, self._locale)
-            for which, limits in self._limits:
-                if _limit(which) != limits:
-                    _set_limit(which, limits)
-        except Exception as error:  # noqa: BLE001 - whatever a handler did, a new process is clean
-            return f"its state cannot be restored ({type(error).__name__})"
-        return None
-
-    def restore_own(self) -> None:
-        """Restore the functions needed by the worker itself; called after every job."""
-        if (os.getpid, time.monotonic, time.sleep) != _OWN:
-            os.getpid, time.monotonic, time.sleep = _OWN
-
-    def _restore_interpreter(self) -> None:
-        self.restore_own()
-        for owner, name, value in self._replaced:
-            if owner.get(name) is not value:
-                owner[name] = value
-        if _environ._data != self._variables:
-            self._restore_environment()
-        for found, (recorded, values) in zip(_lists(), self._lists, strict=True):
-            if found is not recorded or found != values:
-                self._restore_lists()
-                break
-        for read, write, value in self._values:
-            if read() != value:
-                write(value)
+    def change(self) -> str | None:
+        """Name a part of the state that differs from the recorded one."""
         if self._decimal is not None:
+            # Each function begins with the recorded one: calculations alone leave flags in it.
             sys.modules["decimal"].setcontext(self._decimal.copy())
-
-    def _restore_environment(self) -> None:
-        for name in _environ._data.keys() - self._variables.keys():
-            del _environ[os.fsdecode(name)]
-        for name, value in self._variables.items():
-            if _environ._data.get(name) != value:
-                _environ[os.fsdecode(name)] = os.fsdecode(value)
-        time.tzset()
-
-    def _restore_lists(self) -> None:
-        (sys.path, path), (sys.meta_path, finders), (filters, shown), (handlers, written) = self._lists
-        sys.path[:], sys.meta_path[:] = path, finders
-        warnings.filters = filters
-        filters[:], handlers[:] = shown, written
-        logging.root.handlers = handlers
-        warnings._filters_mutated()  # type: ignore[attr-defined]
-
-    def _restore_signals(self) -> None:
-        for timer in _TIMERS:
-            # A timer left running would kill the process of the next job.
-            _set_timer(timer, 0)
-        for number, handler in self._handlers:
-            if _getsignal(number) != handler:
-                _set_handler(number, handler)
-        if _sigmask(signal.SIG_BLOCK, ()) != self._blocked:
-            _sigmask(signal.SIG_SETMASK, self._blocked)
-
-
-def _attributes(places: tuple[tuple[Any, str], ...]) -> list[tuple[dict[str, Any], str, Any]]:
-    return [(vars(owner), name, vars(owner)[name]) for owner, names in places for name in names.split()]
-
-
-def _lists() -> tuple[list[Any], ...]:
-    return sys.path, sys.meta_path, cast("list[Any]", warnings.filters), logging.root.handlers
+        if _umask(self._mask) != self._mask:
+            return "the umask"
+        if sys.meta_path[: len(self._finders)] != self._finders:
+            return "sys.meta_path"
+        return next((name for name, read, recorded in self._parts if read() != recorded), None)
 
 
 def _decimal_context() -> Any:
     """The decimal context shared by all jobs; before ``decimal`` is loaded, each job makes one."""
     loaded = sys.modules.get("decimal")
     return loaded.getcontext().copy() if loaded is not None else None
-
-
-# Bound here, out of reach of handlers that replace them in their module and do not restore them.
-_getpid, _getppid, _exit = os.getpid, os.getppid, os._exit
-_fstat, _fchdir = os.fstat, os.fchdir
-_PR_SET_PDEATHSIG = 1
 
 
 class ProcessGuard:
@@ -222,14 +178,18 @@ class ProcessGuard:
         self.repair_output()
 
     def record_state(self) -> None:
-        """Record state and output streams of this process, once the application is loaded."""
-        self._streams = {1: sys.stdout, 2: sys.stderr}
-        self._repair_streams()
+        """Record the state of this process: once the application is loaded, and after Penstock's own work."""
+        if not self._streams:
+            self._streams = {1: sys.stdout, 2: sys.stderr}
+            self._repair_streams()
         self._recorded = ProcessState()
 
-    def restore(self) -> str | None:
-        """Restore the process for another function; return the reason to end the process where impossible."""
-        return self._recorded.restore() if self._recorded is not None else None
+    def change(self) -> str | None:
+        """Name a change since the state was recorded."""
+        try:
+            return self._recorded.change() if self._recorded is not None else None
+        except Exception as error:  # noqa: BLE001 - whatever a handler did, a new process is clean
+            return f"its state in a way that cannot be read ({type(error).__name__})"
 
     def _install_handlers(self) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -249,7 +209,7 @@ class ProcessGuard:
 
     @contextmanager
     def execution(self, number: int) -> Iterator[None]:
-        """Run a handler in this block: the supervisor can stop it, and changes to the process are undone."""
+        """Run a handler in this block: the supervisor can stop it, and the worker can live on after it."""
         try:
             self._number = number
             yield
@@ -271,8 +231,8 @@ class ProcessGuard:
             return False
 
     def _repair(self) -> None:
-        if self._recorded is not None:
-            self._recorded.restore_own()
+        if (os.getpid, time.monotonic, time.sleep) != _OWN:
+            os.getpid, time.monotonic, time.sleep = _OWN
         if not self.descriptors_intact():
             self.descriptors_lost = True
             return
@@ -354,16 +314,10 @@ def end_process(state: SharedState, code: int) -> None:
         os._exit(code)
 
 
-# Isolation between the functions of one child process, and the reasons to replace the process.
-#
-# The process is restored before another function runs and before more jobs are claimed, not after every job:
-# many calls of one function in a row cost nothing.
-
-
 REPLACED = "its process was replaced"
 _PAYLOAD_START = '{"function_name":'
-LOOK_EVERY_S = 1.0
-THREADS, DESCRIPTORS = 64, 1_024
+_LOOK_EVERY_S = 1.0
+_THREADS, _DESCRIPTORS = 64, 1_024
 """Threads and descriptors a child may have beyond those at its start. Pools of functions need fewer."""
 
 
@@ -375,7 +329,7 @@ class RecyclePolicy:
         self._growth = growth_mb
         self._memory_at_start = _resident_mb()
         self._peak = _peak_mb()
-        self._threads = threading.active_count() + THREADS
+        self._threads = threading.active_count() + _THREADS
         self._descriptors = _descriptor_limit()
         self._look_at = 0.0
         self.threads_beside: Callable[[], int] = lambda: 0
@@ -390,13 +344,13 @@ class RecyclePolicy:
             return f"it ran {how_many(jobs, 'job')}"
         if time.monotonic() < self._look_at:
             return None
-        self._look_at = time.monotonic() + LOOK_EVERY_S
+        self._look_at = time.monotonic() + _LOOK_EVERY_S
         return self._growth_reason()
 
     def leak_reason(self) -> str | None:
         """Reason to replace this process after a function, found by cheap checks only."""
         if threading.active_count() - self.threads_beside() > self._threads:
-            return f"more than {THREADS} threads were left running in it"
+            return f"more than {_THREADS} threads were left running in it"
         if _lowest_free_descriptor() > self._descriptors:
             return "too many descriptors were left open in it"
         peak = _peak_mb()
@@ -427,7 +381,7 @@ def _descriptor_limit() -> int:
     """Half of the descriptors left at the start: settling and exiting need some."""
     used = _lowest_free_descriptor()
     jobs_left = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - used
-    return used + max(min(jobs_left // 2, DESCRIPTORS), 4)
+    return used + max(min(jobs_left // 2, _DESCRIPTORS), 4)
 
 
 def _lowest_free_descriptor() -> int:
@@ -441,18 +395,20 @@ def _lowest_free_descriptor() -> int:
 
 
 class Isolation:
-    """Restores the process between two functions, and decides when to replace the process."""
+    """Decides when to replace the process, so that no function runs in one that another has changed."""
 
-    def __init__(
-        self, guard: ProcessGuard, policy: RecyclePolicy, runs_beside: Callable[[Claim], bool]
-    ) -> None:
-        self._runs_beside = runs_beside
+    def __init__(self, guard: ProcessGuard, policy: RecyclePolicy, executor: Executor) -> None:
+        self._executor = executor
         self.beside = False
         """The last job may run in a thread. Asked once for many calls of one function in a row."""
         self._guard = guard
         self._policy = policy
         self._last_function: str | None = None
-        """Function, or kind of job, that ran since the process was last restored."""
+        """Function, or kind of job, that ran since the process was last compared with its recorded state."""
+        self._own_work_ran = False
+        """Tasks or jobs of Penstock itself ran since the state was recorded, and may have changed it."""
+        self._runs_own = False
+        """What ran last is a job of Penstock itself."""
         self._kind = ("", "")
         self._payload_start = ""
         self._reason: str | None = None
@@ -463,7 +419,7 @@ class Isolation:
 
     def may_claim(self, jobs: int) -> bool:
         """True if this process may claim more after so many jobs."""
-        self._reason = self._reason or self._restore() or self._policy.reason(jobs)
+        self._reason = self._reason or self._change() or self._policy.reason(jobs)
         return self._reason is None
 
     def log_replacement(self) -> None:
@@ -471,24 +427,36 @@ class Isolation:
         if self._reason is not None:
             log.info("this process is replaced: %s", self._reason)
 
+    def record_own_work(self) -> None:
+        """Record that tasks ran: what Penstock itself changes is no reason to replace the process."""
+        self._own_work_ran = True
+
     def may_run(self, claim: Claim) -> bool:
         """True if this job may run here, after the functions run before."""
         # The payload starts with the name. Comparing text is cheap; decoding would cost more than the rest.
         if claim.payload_json.startswith(self._payload_start) and (claim.item_type, claim.op) == self._kind:
             return True
-        self.beside = self._runs_beside(claim)
+        self.beside = self._executor.runs_beside(claim)
         function = function_name(claim)
         if self._last_function not in (None, function):
-            self._reason = self._restore()
+            self._reason = self._change()
+        self._runs_own = self._executor.runs_own(claim)
+        if self._runs_own:
+            self.record_own_work()
+        elif self._own_work_ran and self._last_function is None:
+            self._guard.record_state()
+            self._own_work_ran = False
         self._last_function, self._kind = function, (claim.item_type, claim.op)
         self._payload_start = (
             _PAYLOAD_START + msgspec.json.encode(function).decode() if claim.item_type == "function" else ""
         )
         return self._reason is None
 
-    def _restore(self) -> str | None:
+    def _change(self) -> str | None:
+        """Return the reason to replace the process after what ran last."""
         last_function, self._last_function, self._kind = self._last_function, None, ("", "")
         if last_function is None:
             return None
-        reason = self._guard.restore() or self._policy.leak_reason()
+        change = None if self._runs_own else self._guard.change()
+        reason = f"a function changed {change}" if change else self._policy.leak_reason()
         return f"{reason} (last ran: {last_function[:80]!a})" if reason else None

@@ -21,18 +21,16 @@ import msgspec
 
 from penstock.catalog.values import Phase
 from penstock.errors import DiskFull
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.budget import FileMark
 from penstock.queue.job import Settlement
-
-# A value of some bytes in shared memory, with one writer and many readers.
-
 
 _TRIES = 1_000
 
 
 class SharedRecord:
-    """A sequence number, two words and some bytes. The number is odd while the rest is being written.
+    """A value of some bytes with one writer and many readers: a sequence number, two words and the bytes.
+
+    The number is odd while the rest is being written.
 
     A number that stays odd means that the writer died: there is nothing to read, and no handler was running.
     """
@@ -74,8 +72,8 @@ MOST_MEMBERS = 100
 """Most jobs in one call of a batch handler."""
 TASKS = "tasks"
 """Prefix of the only member of an execution that runs tasks of a lane."""
-PROGRESS_LIMIT = 4_000
-MESSAGE_LIMIT = 4_000
+_PROGRESS_LIMIT = 4_000
+_MESSAGE_LIMIT = 4_000
 _PAGE = 4096
 
 # Word numbers (8 bytes each). The child writes the first group, the supervisor the second.
@@ -84,13 +82,13 @@ _EXECUTED_BESIDE = 8
 _EXIT, _JOBS_RELEASED, _BEING_KILLED, _TASKS_RELEASED, _RESERVED_FOR_JOBS = range(16, 21)
 _RENEWED_AT, _RENEWED_LATE_AT = range(21, 23)
 _COUNTERS_AT = 32
-COUNTED = ("jobs", *map(str, Phase))
+_COUNTED = ("jobs", *map(str, Phase))
 """Jobs, and the tasks of each lane."""
-COUNTERS = (
+_COUNTERS = (
     "claims",
     "claim_us",
     "retries",
-    *(f"{kind}_{what}" for kind in COUNTED for what in ("done", "failed", "us")),
+    *(f"{kind}_{what}" for kind in _COUNTED for what in ("done", "failed", "us")),
 )
 """Counters of a child: claims and their duration, retries; ends, failures and duration by kind."""
 _LAYOUT = 63
@@ -115,15 +113,20 @@ _START_AT, _END = 32, (1 << 32) - 1
 log = logging.getLogger("penstock.worker")
 
 
-class ExecutingJob(NamedTuple):
+class ExecutingJob(msgspec.Struct, frozen=True, array_like=True):
     """One of the jobs in an execution."""
 
     queue_id: str
     claim_number: int
     timeout_s: int
 
+    @property
+    def name(self) -> tuple[str, int]:
+        """Id and claim number."""
+        return self.queue_id, self.claim_number
 
-class Execution(NamedTuple):
+
+class Execution(msgspec.Struct, frozen=True):
     """One call of a handler. ``number`` is unique in the child; claim numbers repeat from job to job."""
 
     number: int
@@ -136,7 +139,7 @@ class Execution(NamedTuple):
         return self.members[0].queue_id.startswith(TASKS)
 
 
-class FileRun(NamedTuple):
+class FileRun(msgspec.Struct, frozen=True):
     """The file being parsed in a batch, if any, and since when."""
 
     mark: FileMark | None
@@ -229,8 +232,8 @@ class SharedState:
             self._words[_EXECUTED_BESIDE] += 1
 
     def count(self, counter: str, number: int = 1) -> None:
-        """Add to one of ``COUNTERS``."""
-        self._words[_COUNTERS_AT + COUNTERS.index(counter)] += number
+        """Add to one of ``_COUNTERS``."""
+        self._words[_COUNTERS_AT + _COUNTERS.index(counter)] += number
 
     def mark_file(self, number: int, mark: FileMark | None, now: float) -> None:
         """SharedRecord the file being parsed from now on; None: parsing has ended."""
@@ -241,7 +244,7 @@ class SharedState:
         if number == self._number:
             # Several threads of one handler may write at once.
             with self._progress_lock:
-                self._progress(index).write(number, 0.0, progress_json.encode()[:PROGRESS_LIMIT])
+                self._progress(index).write(number, 0.0, progress_json.encode()[:_PROGRESS_LIMIT])
 
     def save_results(self, results: Sequence[Settlement]) -> bool:
         """Copy unsent results to memory outliving this process. False: no room."""
@@ -275,7 +278,7 @@ class SharedState:
 
     def write_message(self, text: str) -> None:
         """Write a message for the supervisor: states of services, or the reason of death."""
-        self._message.write(0, 0.0, text.encode(errors="replace")[:MESSAGE_LIMIT])
+        self._message.write(0, 0.0, text.encode(errors="replace")[:_MESSAGE_LIMIT])
 
     def count_refused(self, number: int) -> None:
         self._words[_REFUSED] += number
@@ -342,7 +345,7 @@ class SharedState:
         return self._words[_REFUSED]
 
     def counters(self) -> dict[str, int]:
-        return {name: self._words[_COUNTERS_AT + place] for place, name in enumerate(COUNTERS)}
+        return {name: self._words[_COUNTERS_AT + place] for place, name in enumerate(_COUNTERS)}
 
     @property
     def idle(self) -> bool:

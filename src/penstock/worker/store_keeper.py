@@ -17,14 +17,14 @@ from penstock import clock
 from penstock.catalog.protocol import Catalog
 from penstock.errors import PenstockError
 
-EVERY_S = 1.0
-MORE_S = 0.001
+_EVERY_S = 1.0
+_MORE_S = 0.001
 """Pause between two batches, in which a process can be forked."""
-DOWN_S = 10.0
+_DOWN_S = 10.0
 """Pause after the store could not be used."""
-LAST_S = 3.0
+_LAST_S = 3.0
 """Time for the last run, when the worker ends."""
-JOIN_S = 10.0
+_JOIN_S = 10.0
 """Longest wait for a call in progress, when the worker ends."""
 
 log = logging.getLogger("penstock.upkeep")
@@ -65,9 +65,9 @@ class StoreKeeper:
 
     def close(self) -> None:
         """Run once more, for a short time, and end. A fill goes on with the next worker."""
-        self._until = clock.elapsed_s() + LAST_S
+        self._until = clock.elapsed_s() + _LAST_S
         self._over.set()
-        self._thread.join(JOIN_S)
+        self._thread.join(_JOIN_S)
 
     def _work(self) -> None:
         try:
@@ -91,7 +91,7 @@ class StoreKeeper:
             if last and (pause is not None or clock.elapsed_s() > self._until):
                 return
             if pause is None:
-                time.sleep(MORE_S)
+                time.sleep(_MORE_S)
             else:
                 self._over.wait(pause)
 
@@ -105,6 +105,6 @@ class StoreKeeper:
             if error.message != self._told:
                 log.warning("%s. %s", error.message, error.remedy)
                 self._told = error.message
-            return DOWN_S
+            return _DOWN_S
         self.idle, self._told = not more, ""
-        return None if more else EVERY_S
+        return None if more else _EVERY_S

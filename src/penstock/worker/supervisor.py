@@ -22,7 +22,6 @@ import msgspec
 from penstock import clock
 from penstock.catalog.rules import publication
 from penstock.errors import PenstockError, WorkerFailed
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline import budget
 from penstock.queue import transitions
 from penstock.queue.job import DOCUMENT_FILE, WORKER_ENDED, Beat, Job, Settlement, WorkerReport
@@ -61,26 +60,20 @@ if TYPE_CHECKING:
     from penstock.queue.protocol import Queue
 
 
-# The watchdog: enforces timeouts, CPU budgets and cancels in a thread of the supervisor.
-#
-# It reads the shared states and sends signals, and never opens the store. A store that blocks holds up every
-# thread that uses it; jobs that exceed their time are stopped all the same.
-
-
-TICK_S = 0.1
-TIMEOUT_UNWIND_S, CANCEL_UNWIND_S = 2.0, 0.5
+_TICK_S = 0.1
+_TIMEOUT_UNWIND_S, _CANCEL_UNWIND_S = 2.0, 0.5
 """From SIGTERM to SIGKILL. A cancelled job had its grace period before."""
-FROZEN_S = 1.0
+_FROZEN_S = 1.0
 """A tick this late means that this process, and most likely its children, were frozen."""
-BACKSTOP_S = 2.0
+_BACKSTOP_S = 2.0
 """CPU time beyond the budget of a file before it is killed: its own process interrupts it first."""
-STUCK = "its batch took too long; it runs alone now"
-BLOCKED = "its process blocked the store; it runs alone now"
+_STUCK = "its batch took too long; it runs alone now"
+_BLOCKED = "its process blocked the store; it runs alone now"
 
 log = logging.getLogger("penstock.worker")
 
 
-class Culprits(NamedTuple):
+class Culprits(msgspec.Struct, frozen=True):
     """Jobs responsible for the delay of an execution, and the rule for settling them."""
 
     indexes: frozenset[int]
@@ -99,7 +92,7 @@ def late_jobs(
     mark = run.mark if run is not None else None
     if mark is not None and cpu_seconds is not None:
         used = cpu_seconds - mark.cpu_started
-        if used > mark.seconds + BACKSTOP_S:
+        if used > mark.seconds + _BACKSTOP_S:
             return Culprits(frozenset([mark.member]), _over_budget(mark.seconds))
     found = frozenset(index for index, member in enumerate(execution.members) if elapsed > member.timeout_s)
     if not found:
@@ -109,7 +102,7 @@ def late_jobs(
     if mark is None:
         # Between two files, while the batch is written. Run alone, each job shows whether it is the slow one.
         return Culprits(
-            frozenset(range(len(execution.members))), lambda job: transitions.suspected(job, STUCK)
+            frozenset(range(len(execution.members))), lambda job: transitions.suspected(job, _STUCK)
         )
     return Culprits(frozenset([mark.member]), transitions.timed_out) if mark.member in found else None
 
@@ -135,11 +128,16 @@ def blocked_the_store(job: Job) -> Settlement:
 
     Alone, it has nobody else to blame. It would block the store again and again if it spent no retry.
     """
-    return orphans.lost(job) if job.lost_count else orphans.suspected(job, BLOCKED)
+    return orphans.lost(job) if job.lost_count else orphans.suspected(job, _BLOCKED)
 
 
 class Watchdog:
-    """The watchdog thread, for the time of a ``with`` block. ``check`` raises the thread's error, if any."""
+    """Enforces timeouts, CPU budgets and cancels in a thread, for the time of a ``with`` block.
+
+    It reads the shared states and sends signals, and never opens the store. A store that blocks holds up
+    every thread that uses it; jobs that exceed their time are stopped all the same. ``check`` raises the
+    thread's error, if any.
+    """
 
     def __init__(self, pool: ProcessPool, options: WorkerOptions) -> None:
         self._pool = pool
@@ -165,7 +163,7 @@ class Watchdog:
 
     def _run(self) -> None:
         try:
-            while not self._ended.wait(TICK_S):
+            while not self._ended.wait(_TICK_S):
                 with self._pool.lock:
                     self._check_children(time.monotonic())
         except Exception as error:  # noqa: BLE001 - ``check`` raises it in the main thread
@@ -184,9 +182,9 @@ class Watchdog:
 
     def _extend_after_freeze(self, now: float) -> None:
         """Ignore the time in which the whole worker was frozen (SIGSTOP, a paused container)."""
-        frozen_s = now - self._checked_at - TICK_S
+        frozen_s = now - self._checked_at - _TICK_S
         self._checked_at = now
-        if frozen_s > FROZEN_S:
+        if frozen_s > _FROZEN_S:
             log.warning("this worker stood still for %.1f s; its jobs get as much more time", frozen_s)
             self._awake_since = now
             for child in self._pool.children:
@@ -210,13 +208,13 @@ class Watchdog:
         late = late_jobs(execution, run, elapsed, cpu_seconds)
         ignoring = child.ignored_stops(execution.number, self._options.grace_s, now)
         if late is not None:
-            child.stop_execution(execution, late.indexes, late.resolve, now + TIMEOUT_UNWIND_S)
+            child.stop_execution(execution, late.indexes, late.resolve, now + _TIMEOUT_UNWIND_S)
         elif ignoring:
-            child.stop_execution(execution, ignoring, transitions.cancelled_by_flag, now + CANCEL_UNWIND_S)
+            child.stop_execution(execution, ignoring, transitions.cancelled_by_flag, now + _CANCEL_UNWIND_S)
         elif self._blocks_the_store(child, now):
             log.warning("a handler blocks its process, which has the lock of the store: it is stopped")
             members = frozenset(range(len(execution.members)))
-            child.stop_execution(execution, members, blocked_the_store, now + TIMEOUT_UNWIND_S)
+            child.stop_execution(execution, members, blocked_the_store, now + _TIMEOUT_UNWIND_S)
 
     def _blocks_the_store(self, child: ChildHandle, now: float) -> bool:
         """Check whether a handler in native code stopped the child's sender amid a transaction.
@@ -231,14 +229,14 @@ class Watchdog:
 
 CHECK_S = 1.0
 """Interval at which progress is written, cancel flags are read and dead workers are looked for."""
-RESERVE_S = 0.25
+_RESERVE_S = 0.25
 """Interval at which the child reserved for small jobs is chosen."""
-CLEAR_OUTBOX_S = 5.0
+_CLEAR_OUTBOX_S = 5.0
 """Interval at which the outbox is read here. Children read it, too; this is for children that died."""
-IDLE_EVERY_S = 0.2
-FAILED_STARTS_LIMIT = 3
-LAST_TRIES, LAST_PAUSE_S = 5, 0.2
-SPREAD = 0.1
+_IDLE_EVERY_S = 0.2
+_FAILED_STARTS_LIMIT = 3
+_LAST_TRIES, _LAST_PAUSE_S = 5, 0.2
+_SPREAD = 0.1
 
 
 __all__ = ["Supervisor", "WorkerOptions"]
@@ -307,7 +305,7 @@ class Supervisor:
             if (self._options.until_idle or self._options.until_job) and self._finished(now):
                 return
             self._pool.fill(now)
-            self._pool.wait(TICK_S)
+            self._pool.wait(_TICK_S)
             self._pool.collect_dead()
             watch.check()
 
@@ -325,16 +323,16 @@ class Supervisor:
         schedule = self._new_schedule()
         while self._pool.children and self._signals == signals and time.monotonic() < deadline:
             schedule.run_due(time.monotonic())
-            self._pool.wait(TICK_S)
+            self._pool.wait(_TICK_S)
             self._pool.collect_dead()
             watch.check()
 
     def _settle_before_exit(self) -> None:
-        for _ in range(LAST_TRIES):
+        for _ in range(_LAST_TRIES):
             self._outages.attempt(self._pool.settle_dead, "settle")
             if not self._pool.unsettled:
                 break
-            time.sleep(LAST_PAUSE_S)
+            time.sleep(_LAST_PAUSE_S)
         else:
             log.warning("the store is unavailable; the next worker on this host will release the jobs")
         if self._catalog is not None:
@@ -358,7 +356,7 @@ class Supervisor:
         schedule.add(CHECK_S, self._sync_progress)
         schedule.add(CHECK_S, self._release_starved_jobs)
         schedule.add(CHECK_S, self._release_tasks)
-        schedule.add(RESERVE_S, self._reserve_one_for_jobs)
+        schedule.add(_RESERVE_S, self._reserve_one_for_jobs)
         schedule.add(0.0, self._pool.settle_dead)
         return schedule
 
@@ -370,33 +368,33 @@ class Supervisor:
         schedule.add(EVERY_S, ScheduleRunner(queue).run)
         schedule.add(EVERY_S, lambda: queue.admit() < 0)
         reaper = Reaper(queue, longest.total_seconds(), catalog=self._catalog)
-        schedule.add(options.upkeep_s, reaper.run, spread=SPREAD)
-        schedule.add(options.upkeep_s, Reconciler(queue).run, spread=SPREAD)
+        schedule.add(options.upkeep_s, reaper.run, spread=_SPREAD)
+        schedule.add(options.upkeep_s, Reconciler(queue).run, spread=_SPREAD)
         overdue = OverdueEnder(queue, self._catalog)
         schedule.add(CHECK_S, overdue.end_bounded)
-        schedule.add(options.upkeep_s, overdue.run, spread=SPREAD)
-        schedule.add(options.upkeep_s, overdue.stop_leftovers, spread=SPREAD)
+        schedule.add(options.upkeep_s, overdue.run, spread=_SPREAD)
+        schedule.add(options.upkeep_s, overdue.stop_leftovers, spread=_SPREAD)
         pruner = Pruner(queue, options.retention, options.heartbeat_s)
-        schedule.add(options.upkeep_s, pruner.run, spread=SPREAD)
-        schedule.add(options.upkeep_s, lambda: queue.expire_results() > 0, spread=SPREAD)
-        schedule.add(options.upkeep_s, self._stuck.run, spread=SPREAD)
+        schedule.add(options.upkeep_s, pruner.run, spread=_SPREAD)
+        schedule.add(options.upkeep_s, lambda: queue.expire_results() > 0, spread=_SPREAD)
+        schedule.add(options.upkeep_s, self._stuck.run, spread=_SPREAD)
         schedule.add(options.upkeep_s, lambda: record_upkeep(options.directory))
         if self._catalog is not None:
             notifier = DocumentNotifier(queue, self._catalog)
             sweeper = Sweeper(self._catalog, options.source_files)
-            schedule.add(CLEAR_OUTBOX_S, notifier.process_outbox)
+            schedule.add(_CLEAR_OUTBOX_S, notifier.process_outbox)
             schedule.add(CHECK_S, notifier.check_waiting)
-            schedule.add(CLEAR_OUTBOX_S, sweeper.clear_leftovers)
+            schedule.add(_CLEAR_OUTBOX_S, sweeper.clear_leftovers)
             lease = options.task_lease
-            schedule.add(options.upkeep_s, lambda: sweeper.reclaim_tasks(lease), spread=SPREAD)
-            schedule.add(options.upkeep_s, lambda: sweeper.drop_unfinished(lease), spread=SPREAD)
-            schedule.add(options.upkeep_s, sweeper.sweep, spread=SPREAD)
+            schedule.add(options.upkeep_s, lambda: sweeper.reclaim_tasks(lease), spread=_SPREAD)
+            schedule.add(options.upkeep_s, lambda: sweeper.drop_unfinished(lease), spread=_SPREAD)
+            schedule.add(options.upkeep_s, sweeper.sweep, spread=_SPREAD)
         if self._vectors is not None:
-            schedule.add(options.upkeep_s, self._vectors.run, spread=SPREAD)
+            schedule.add(options.upkeep_s, self._vectors.run, spread=_SPREAD)
 
     def _finished(self, now: float) -> bool:
         ready, counts = any(child.state.ready for child in self._pool.children), self._pool.exit_counts
-        if counts.failed_starts >= FAILED_STARTS_LIMIT and not ready:
+        if counts.failed_starts >= _FAILED_STARTS_LIMIT and not ready:
             raise WorkerFailed(f"no process lives long enough to take a job: {counts.last_death}")
         if self._options.until_job is not None:
             return self._job_ended(self._options.until_job, now)
@@ -409,7 +407,7 @@ class Supervisor:
         )
         if not idle or executed != self._executed:
             self._executed, self._lingers_until = executed, now + self._options.linger_s
-        self._idle_at = now + (CHECK_S if idle and self._options.linger_s else IDLE_EVERY_S)
+        self._idle_at = now + (CHECK_S if idle and self._options.linger_s else _IDLE_EVERY_S)
         return idle and now >= self._lingers_until
 
     def _executed_when_idle(self) -> list[int] | None:
@@ -428,7 +426,7 @@ class Supervisor:
     def _job_ended(self, job_id: str, now: float) -> bool:
         if now < self._idle_at:
             return False
-        self._idle_at = now + IDLE_EVERY_S
+        self._idle_at = now + _IDLE_EVERY_S
 
         def ended() -> bool:
             job = self._queue.get(job_id)
@@ -488,7 +486,7 @@ class Supervisor:
             if execution is None or not child.may_hold_up_jobs(execution, now):
                 continue
             held = orphans.held_by(self._queue, child.worker_id)
-            beside = {member[:2] for member in child.state.beside()}
+            beside = {member.name for member in child.state.beside()}
             behind = [
                 job
                 for job in held
@@ -599,10 +597,7 @@ class Supervisor:
                 signal.signal(number, handler)
 
 
-# A worker process that runs while there is work, for a server that belongs to one client.
-
-
-PAUSE_S = 1.0
+_PAUSE_S = 1.0
 """Least time between two starts of a worker."""
 
 
@@ -638,7 +633,7 @@ class OnDemandWorker:
     def _follow(self, process: SafeProcess, calls: int) -> None:
         """Start another worker if jobs may have come while this one was ending."""
         process.join()
-        if self._calls != calls and not self._closed.wait(PAUSE_S):
+        if self._calls != calls and not self._closed.wait(_PAUSE_S):
             try:
                 self.ensure()
             except PenstockError as error:

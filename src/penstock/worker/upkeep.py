@@ -35,23 +35,23 @@ from penstock.worker.orphans import JobPages, document_of
 from penstock.worker.outage import OUTAGE, OutageLog
 
 REAP_AT_ONCE = 100
-DRIFT_S = 5.0
+_DRIFT_S = 5.0
 IN_PROGRESS = frozenset({Status.IN_PROGRESS})
 FAILED = frozenset({Status.FAILED})
-STUCK_AFTER = timedelta(minutes=30)
-REPORTS_KEPT_FOR = timedelta(hours=1)
+_STUCK_AFTER = timedelta(minutes=30)
+_REPORTS_KEPT_FOR = timedelta(hours=1)
 """Least time for which the last report of a worker is kept."""
 AT_ONCE = 100
 AFTER_OUTAGE_S = 1.0
 """Time to the next attempt of a duty that an outage of the store skipped."""
-CLEARS_PER_RUN = 4
+_CLEARS_PER_RUN = 4
 """Most transactions in one run of the sweeper."""
-OVERDUE_AFTER = timedelta(days=1)
+_OVERDUE_AFTER = timedelta(days=1)
 """Age of the last upkeep at which a command for a small job starts a worker, which does the upkeep."""
-KEPT_FOR = timedelta(days=7)
+_KEPT_FOR = timedelta(days=7)
 """Retention of tombstones and of cached vectors whose text is in no document."""
 
-upkeep_log = logging.getLogger("penstock.upkeep")
+_upkeep_log = logging.getLogger("penstock.upkeep")
 
 
 class _Duty:
@@ -112,7 +112,7 @@ def upkeep_overdue(directory: Path) -> bool:
     except FileNotFoundError:
         record_upkeep(directory)
         return False
-    return not 0 <= clock.now().timestamp() - done_at < OVERDUE_AFTER.total_seconds()
+    return not 0 <= clock.now().timestamp() - done_at < _OVERDUE_AFTER.total_seconds()
 
 
 class Reaper:
@@ -148,7 +148,7 @@ class Reaper:
             return False
         late = self._queue.expired(limit=REAP_AT_ONCE)
         if late:
-            upkeep_log.warning("took back %s: no worker renewed the lease", how_many(len(late), "job"))
+            _upkeep_log.warning("took back %s: no worker renewed the lease", how_many(len(late), "job"))
             lost = [
                 transitions.with_first_start(
                     transitions.lease_ended(job, jitter=random.uniform(-1, 1)),
@@ -167,9 +167,9 @@ class Reaper:
         now = self._steady()
         offset = self._wall() - now
         jumped = 0.0 if self._offset is None else offset - self._offset
-        if abs(jumped) > DRIFT_S:
+        if abs(jumped) > _DRIFT_S:
             pause = self._longest_lease_s
-            upkeep_log.warning(
+            _upkeep_log.warning(
                 "the clock jumped by %.0f s; expired leases are ignored for %.0f s", jumped, pause
             )
             self._paused_until = now + pause
@@ -186,7 +186,7 @@ class Reconciler:
     def run(self) -> bool:
         repaired = self._queue.reconcile()
         if repaired:
-            upkeep_log.warning("repaired %s", how_many(repaired, "row"))
+            _upkeep_log.warning("repaired %s", how_many(repaired, "row"))
         return False
 
 
@@ -226,7 +226,7 @@ class OverdueEnder:
 
     def _end(self, job: Job) -> None:
         if orphans.end_overdue(self._queue, self._catalog, job):
-            upkeep_log.warning("%s: Timeout after %ds", executor.job_text(job), job.timeout_s)
+            _upkeep_log.warning("%s: Timeout after %ds", executor.job_text(job), job.timeout_s)
 
     def run(self) -> bool:
         page, more = self._pages.next_page()
@@ -240,7 +240,7 @@ class OverdueEnder:
             and not self._has_active_descendant(job, job.timeout_s, now)
         ]
         for job in overdue:
-            upkeep_log.warning("job %s waited %d s and no part of it ended", job.queue_id, job.timeout_s)
+            _upkeep_log.warning("job %s waited %d s and no part of it ended", job.queue_id, job.timeout_s)
             self._end(job)
         return more
 
@@ -275,7 +275,7 @@ class Pruner:
     def __init__(self, queue: Queue, retention: Mapping[str, timedelta], heartbeat_s: float = 30.0) -> None:
         self._queue = queue
         self._retention = {Status(status): kept for status, kept in retention.items()}
-        self._silence = max(REPORTS_KEPT_FOR, timedelta(seconds=MISSED_HEARTBEATS * heartbeat_s))
+        self._silence = max(_REPORTS_KEPT_FOR, timedelta(seconds=MISSED_HEARTBEATS * heartbeat_s))
 
     def run(self) -> bool:
         """Remove one batch. A status without a retention time is kept for ever."""
@@ -291,7 +291,7 @@ class Pruner:
 class StuckWarner:
     """Warns of jobs without progress for half an hour though the worker lives."""
 
-    def __init__(self, queue: Queue, *, after: timedelta = STUCK_AFTER) -> None:
+    def __init__(self, queue: Queue, *, after: timedelta = _STUCK_AFTER) -> None:
         self._queue = queue
         self._pages = JobPages(queue, JobQuery(statuses=frozenset({Status.IN_PROGRESS})))
         self._after = after
@@ -316,7 +316,7 @@ class StuckWarner:
     def _warn_once(self, job: Job) -> None:
         self._seen[job.queue_id] = job.updated_at
         if self._warned.get(job.queue_id) != job.updated_at:
-            upkeep_log.warning(
+            _upkeep_log.warning(
                 "job %s (%s/%s, worker %s) shows no progress since %s",
                 job.queue_id,
                 job.item_type,
@@ -341,14 +341,14 @@ class Sweeper:
         with self._catalog.snapshot() as snapshot:
             self._files.remove_unused(snapshot, {entry.source_id for entry in entries})
         ids = [entry.entry_id for entry in entries]
-        over = any(self._catalog.clear(ids) for _ in range(CLEARS_PER_RUN))
+        over = any(self._catalog.clear(ids) for _ in range(_CLEARS_PER_RUN))
         return not over or len(entries) == AT_ONCE
 
     def reclaim_tasks(self, lease: timedelta) -> bool:
         """Take back tasks whose worker did not respond for longer than ``lease``."""
         late = self._catalog.expired(lease=lease, limit=AT_ONCE)
         if late:
-            upkeep_log.warning("took back %s: the worker stopped responding", how_many(len(late), "task"))
+            _upkeep_log.warning("took back %s: the worker stopped responding", how_many(len(late), "task"))
             self._catalog.settle([publication.lost(claim) for claim in late])
         return len(late) == AT_ONCE
 
@@ -357,27 +357,26 @@ class Sweeper:
         unfinished = self._catalog.unfinished(silent=lease, limit=AT_ONCE)
         for document_id in unfinished:
             if self._catalog.drop(document_id, UNFINISHED):
-                upkeep_log.warning("dropped generation %d: %s", document_id, UNFINISHED)
+                _upkeep_log.warning("dropped generation %d: %s", document_id, UNFINISHED)
         return len(unfinished) == AT_ONCE
 
     def sweep(self) -> bool:
-        return self._catalog.sweep(clock.now() - KEPT_FOR) > 0
-
-
-# Runs of schedules: adds the jobs of due schedules.
-#
-# Every worker and server does this; there is no leader. The rules are in ``penstock.queue.schedules``.
+        return self._catalog.sweep(clock.now() - _KEPT_FOR) > 0
 
 
 EVERY_S = 1.0
 OPEN = frozenset({Status.PENDING, Status.IN_PROGRESS})
-DELETES_AT_ONCE = 500
+_DELETES_AT_ONCE = 500
 
-schedules_log = logging.getLogger("penstock.schedules")
+_schedules_log = logging.getLogger("penstock.schedules")
 
 
 class ScheduleRunner:
-    """Adds jobs of due schedules. A run already added by another host is not added again."""
+    """Adds jobs of due schedules, by the rules of ``penstock.queue.schedules``.
+
+    Every worker and server does this; there is no leader. A run already added by another host is not added
+    again.
+    """
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
@@ -401,7 +400,7 @@ class ScheduleRunner:
         The delete drops the schedules from before its request. Jobs that they add until then would look like
         later requests, and bring the documents back.
         """
-        query = JobQuery(item_type="delete_tenant", statuses=OPEN, limit=DELETES_AT_ONCE)
+        query = JobQuery(item_type="delete_tenant", statuses=OPEN, limit=_DELETES_AT_ONCE)
         asked: dict[str, datetime] = {}
         while page := self._queue.find(query):
             for job in page:
@@ -417,13 +416,13 @@ class ScheduleRunner:
             result = due(schedule, now)
         except InvalidSchedule as error:
             # This host has no such time zone; another one may have it.
-            schedules_log.warning("schedule %s cannot run here: %s", schedule.name, error)
+            _schedules_log.warning("schedule %s cannot run here: %s", schedule.name, error)
             return
         if result is None:
             return  # the clock went back meanwhile
         if ends:
             if self._queue.put_schedule(skipped(schedule, now), replaces=schedule.version):
-                schedules_log.warning("schedule %s did not run: its tenant is being deleted", schedule.name)
+                _schedules_log.warning("schedule %s did not run: its tenant is being deleted", schedule.name)
             return
         for job in result.jobs:
             try:
@@ -435,10 +434,10 @@ class ScheduleRunner:
 
     def _log(self, schedule: Schedule, jobs: int, skipped: int) -> None:
         if jobs:
-            schedules_log.info("schedule %s ran: %s", schedule.name, schedule.summary)
+            _schedules_log.info("schedule %s ran: %s", schedule.name, schedule.summary)
         if skipped:
             runs = how_many(skipped, "run")
-            schedules_log.warning(
+            _schedules_log.warning(
                 "schedule %s: %s from %s on missed and skipped", schedule.name, runs, schedule.next_at
             )
 

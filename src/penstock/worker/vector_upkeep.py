@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 EVERY_ROUNDS = 10
 """Rounds of upkeep between two checks of a catalog that changes all the time."""
-COMPACT_AFTER = timedelta(hours=1)
+_COMPACT_AFTER = timedelta(hours=1)
 """Longest time, roughly, that a removed vector stays in a file while a worker runs."""
-SLICE = 50_000
+_SLICE = 50_000
 """Rows indexed before the index is written, or half of the indexed rows if that is more: a process that is
 stopped loses no more than this work."""
-NICENESS = 19
+_NICENESS = 19
 
 log = logging.getLogger("penstock.upkeep")
 
@@ -67,11 +67,11 @@ class VectorKeeper:
                 return False
             with suppress(OSError):  # a file that cannot be removed must not end the worker
                 self._directory.sweep(lambda tenant_id: {space.name for space in snapshot.spaces(tenant_id)})
-            large = any(True for _ in worth_a_file(snapshot, self._directory))
+            large = any(True for _ in _worth_a_file(snapshot, self._directory))
         if large:
             self._start()
         # Once more when the files of now are old enough to be compacted, even if nothing changes.
-        self._compact_at = now + COMPACT_AFTER.total_seconds() if sequence != self._sequence else math.inf
+        self._compact_at = now + _COMPACT_AFTER.total_seconds() if sequence != self._sequence else math.inf
         self._sequence = sequence
         return False
 
@@ -108,7 +108,7 @@ class VectorKeeper:
             self._process = None
 
 
-def worth_a_file(snapshot: CatalogSnapshot, directory: CacheDirectory) -> Iterator[tuple[str, str, int]]:
+def _worth_a_file(snapshot: CatalogSnapshot, directory: CacheDirectory) -> Iterator[tuple[str, str, int]]:
     """List tenant, space and dimension of each space large enough for a file."""
     for tenant_id in sorted({each.tenant_id for each in snapshot.tenants()}):
         for space in snapshot.spaces(tenant_id):
@@ -128,7 +128,7 @@ def keep(open_catalog: Callable[[], Catalog], directory: CacheDirectory, parent_
     try:
         # Before it gives way to others: on a busy machine they would wait for its transaction.
         catalog.merge_words(stop)
-        os.nice(NICENESS)
+        os.nice(_NICENESS)
         keep_all(catalog, directory, stop)
     finally:
         catalog.close()
@@ -139,7 +139,7 @@ def keep_all(catalog: Catalog, directory: CacheDirectory, stop: Callable[[], boo
     from penstock.pipeline.vectors.nearest import usearch_installed
 
     with catalog.snapshot() as snapshot:
-        large = list(worth_a_file(snapshot, directory))
+        large = list(_worth_a_file(snapshot, directory))
     for tenant_id, space, dimension in large:
         if stop():
             return
@@ -161,7 +161,7 @@ def _old(directory: CacheDirectory, tenant_id: str, space: str) -> bool:
         written = directory.vectors(tenant_id, space).stat().st_mtime
     except OSError:
         return False
-    return clock.now().timestamp() - written > COMPACT_AFTER.total_seconds() / 2
+    return clock.now().timestamp() - written > _COMPACT_AFTER.total_seconds() / 2
 
 
 def _extend_index(
@@ -177,7 +177,7 @@ def _extend_index(
     covered = stamp.covered if stamp is not None else 0
     if len(rows) - covered <= max(directory.sizes.max_drift, covered // 20):
         return False
-    until = min(len(rows), covered + max(SLICE, covered // 2))
+    until = min(len(rows), covered + max(_SLICE, covered // 2))
     try:
         with directory.lock(tenant_id, space) as alone, directory.new_file(path) as (file, new_path):
             if not alone or not build_index(file, new_path, rows, path, until, stop):
