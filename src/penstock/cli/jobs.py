@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import click
 
 from penstock import clock
-from penstock.cli import index, redis
+from penstock.cli import redis
 from penstock.cli.exit_codes import REFUSED, exit_code
 from penstock.cli.hit_page import tenant_name
 from penstock.cli.options import add_path, add_text, agreed, all_words, duration, read_payload
@@ -210,6 +210,9 @@ def _facts(session: Session, view: JobView) -> Iterator[tuple[str, object]]:
 
 
 def _progress_and_result(job: Job, report: JobReport | None) -> Iterator[tuple[str, object]]:
+    # Imported here: the options of ``index`` are many, and `penstock status` has no use for them.
+    from penstock.cli.index import all_left_out, reported
+
     if report is None or job.item_type not in ("folder", "project"):
         yield "Progress", job.progress_json if job.progress else None
         yield "Result", job.result_json
@@ -217,8 +220,8 @@ def _progress_and_result(job: Job, report: JobReport | None) -> Iterator[tuple[s
     payload = job.shown_payload
     yield "Progress", progress_text(report, payload.get("folder_path") or payload.get("project_root"))
     if job.ended:
-        yield "Result", index.reported(job, report)
-    yield "Left out", index.all_left_out(job)
+        yield "Result", reported(job, report)
+    yield "Left out", all_left_out(job)
 
 
 def _own_metadata(job: Job) -> str | None:

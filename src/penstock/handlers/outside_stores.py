@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -20,16 +21,17 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Task, TaskOutcome, TaskStatus
 from penstock.config import Settings
 from penstock.errors import ServiceUnavailable
-from penstock.graph_stores.protocol import SERVICE, CopiedText, GraphCopy
-from penstock.handlers.context import postponed
 from penstock.named_tuple import NamedTuple
-from penstock.pipeline.endpoint import ServiceGuard
 from penstock.store_url import StoreUrl
 from penstock.vector_stores.protocol import AT_ONCE, Point, VectorStore, collection_name, prefix_of
 from penstock.vector_stores.protocol import (
     SERVICE as OUTSIDE_VECTORS_SERVICE,
 )
 from penstock.vocabulary import how_many
+
+if TYPE_CHECKING:
+    from penstock.graph_stores.protocol import CopiedText, GraphCopy
+    from penstock.pipeline.endpoint import ServiceGuard
 
 LEASE = timedelta(seconds=60)
 """Time without a batch after which another worker goes on. Both writing the same batch does no harm."""
@@ -195,6 +197,8 @@ class GraphCopies:
     @contextmanager
     def _called(self) -> Iterator[None]:
         """Guard a call to the store by the circuit breaker: refused while open, counted otherwise."""
+        from penstock.graph_stores.protocol import SERVICE
+
         guard = self._guard
         try:
             with guard.calling(SERVICE) if guard is not None else nullcontext():
@@ -339,6 +343,8 @@ class GraphCopies:
 def _after_writing(
     task: Task, outcome: TaskOutcome, down: dict[str, ServiceUnavailable], address: str
 ) -> TaskOutcome:
+    from penstock.handlers.context import postponed
+
     if outcome.status is not TaskStatus.COMPLETED or outcome.graph is None:
         return outcome
     error = down.get(task.source.place.tenant_id)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -39,7 +39,6 @@ from penstock.catalog.values import (
 )
 from penstock.errors import FingerprintMismatch, InvalidText, NoText, StoreError, TokenLimitReached
 from penstock.handlers.generations import EMBEDDED, RESTART_NOTES
-from penstock.handlers.phases import Phases
 from penstock.handlers.source_files import NO_FILES, UnusedFiles
 from penstock.named_tuple import NamedTuple
 from penstock.pipeline.chunk.text import CHARS_PER_TOKEN
@@ -50,6 +49,9 @@ from penstock.queue.transitions import TIMED_OUT
 from penstock.vocabulary import how_many, none_read, split_remedy, with_remedy
 from penstock.worker.orphans import JobPages, document_of
 from penstock.worker.shared_state import TASKS, ExecutingJob, SharedState
+
+if TYPE_CHECKING:
+    from penstock.handlers.phases import Phases
 
 # Tasks waiting for a service, run in a thread beside the other work of the process.
 

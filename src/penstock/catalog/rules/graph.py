@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from difflib import SequenceMatcher
 from typing import TypeAlias
 
 from penstock.catalog.rules.words import HUMP, STOP_WORDS
@@ -34,6 +33,8 @@ def beginnings(asked: Sequence[str]) -> list[tuple[str, str]]:
 
 def most_alike(asked: Sequence[str], names: Iterable[str], limit: int) -> list[str]:
     """Names starting with a wanted one, the shortest first; then names with similar letters."""
+    from difflib import SequenceMatcher
+
     found: dict[str, tuple[float, int, str]] = {}
     for wanted in asked:
         matcher = SequenceMatcher(b=wanted, autojunk=False)

@@ -7,11 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from penstock.catalog.parts import ImportedRow, ProjectRoot
-from penstock.catalog.sql import graph
-from penstock.catalog.sql.chunks import Spaces, forget_words
-from penstock.catalog.sql.outside_stores import RemovalRows
 from penstock.catalog.sql.records import LEDGER_ROW, LEFTOVER_CHUNK, LedgerRow, LeftoverChunk
-from penstock.catalog.sql.removals import forget_source
 from penstock.catalog.sql.statements import Statements, listed, readable
 from penstock.catalog.values import LedgerEntry, OutboxEntryKind, Phase, Place, TokenUse, Touch
 from penstock.clock import format_time
@@ -19,6 +15,7 @@ from penstock.errors import FingerprintMismatch
 
 if TYPE_CHECKING:
     from penstock.catalog.sql.catalog import SqlCatalog
+    from penstock.catalog.sql.outside_stores import RemovalRows
 
 
 def note(rows: Statements, entries: Sequence[LedgerEntry], at: str) -> None:
@@ -70,6 +67,8 @@ def expect(rows: Statements, arrivals: Sequence[tuple[Place, str, str]], at: str
 
 
 def remember(rows: Statements, tenant_id: str, space: str, vectors: Mapping[str, bytes], at: str) -> None:
+    from penstock.catalog.sql.chunks import Spaces
+
     space_id = Spaces(rows).number(space, vectors.values())
     rows.many("remember", [(tenant_id, space_id, text, at, vector) for text, vector in vectors.items()])
 
@@ -140,6 +139,11 @@ class CatalogProjects:
 
 def clear(rows: Statements, entry_ids: Sequence[int], limit: int, now: datetime) -> bool:
     """Clear entries; returns whether nothing of them is left."""
+    # Imported here: every command reads the projects from this module, and few clear anything.
+    from penstock.catalog.sql import graph
+    from penstock.catalog.sql.outside_stores import RemovalRows
+    from penstock.catalog.sql.removals import forget_source
+
     room, at = limit, format_time(now)
     gone: dict[str, list[int]] = {}
     removals = RemovalRows(rows, now)
@@ -207,6 +211,8 @@ class _Parts:
         return removed
 
     def _forget_texts(self, orphans: list[LeftoverChunk]) -> None:
+        from penstock.catalog.sql.chunks import forget_words
+
         rows, ids = self._rows, [part.content_id for part in orphans]
         self._gone += ids
         # A running task of such a chunk may still write to an outside store.

@@ -6,7 +6,6 @@ import os
 import re
 import site
 import sys
-import sysconfig
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path

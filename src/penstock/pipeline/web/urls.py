@@ -12,9 +12,7 @@ import msgspec
 from penstock.errors import DocumentDamaged, InvalidUrl
 from penstock.lazy_pattern import lazy_pattern
 from penstock.named_tuple import NamedTuple
-from penstock.pipeline.extract import html
 from penstock.pipeline.extract.charset import clean, decode, markup_label
-from penstock.pipeline.extract.html import check_cost
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -278,7 +276,10 @@ def read_article(data: bytes) -> Article:
 def _parsed_html(data: bytes) -> LexborHTMLParser | None:
     from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 
-    markup = html.simplified(clean(decode(data, markup_label).text))
+    # Imported here: every command that takes a path loads this module, and few read a page.
+    from penstock.pipeline.extract.html import check_cost, simplified
+
+    markup = simplified(clean(decode(data, markup_label).text))
     try:
         check_cost(markup)
         return LexborHTMLParser(markup)
