@@ -37,9 +37,7 @@ GROUPS = {
     **{name: name for name in "pipeline handlers worker service client legacy backup".split()},
     **{name: name for name in "http cli mcp redis_contract watch".split()},
     "process_start": "process",
-    **dict.fromkeys(
-        "assembly graph_assembly vector_assembly pipeline_assembly server_assembly".split(), "assembly"
-    ),
+    "assembly": "assembly",
     **dict.fromkeys(
         "app application adapters testing worker.launch redis_contract.contract __init__ __main__".split(),
         "app",

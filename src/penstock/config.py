@@ -17,10 +17,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
+import msgspec
+
 from penstock import state_directory
 from penstock.errors import InvalidName, InvalidSetting, InvalidSettingsFile, UntrustedSetting
 from penstock.extensions import ExtensionKind, find, names
-from penstock.named_tuple import NamedTuple
 from penstock.queue import schedules
 from penstock.queue.payloads import ITEM_TYPES, NameKind, validate_name
 from penstock.state_directory import (
@@ -38,7 +39,7 @@ from penstock.store_url import StoreUrl
 # Types of settings: description of the allowed values, and parser.
 
 
-class SettingType(NamedTuple):
+class SettingType(msgspec.Struct, frozen=True):
     """A type of setting: allowed values in words, and the parser ``read``, which raises ValueError."""
 
     allowed: str
@@ -48,7 +49,7 @@ class SettingType(NamedTuple):
 ProjectRule: TypeAlias = Literal["any", "lower", "trusted"]
 
 
-class Setting(NamedTuple):
+class Setting(msgspec.Struct, frozen=True):
     """One row of the settings reference."""
 
     name: str
@@ -172,7 +173,7 @@ def _server_url(value: Any) -> str:
 
 
 def _vector_store(value: Any) -> str:
-    if value in ("default", "pgvector"):
+    if value in (NO_STORE, "pgvector"):
         return str(value)
     if not isinstance(value, str) or not value.isprintable():
         raise ValueError
@@ -186,8 +187,8 @@ def _vector_store(value: Any) -> str:
 
 
 def _graph_store(value: Any) -> str:
-    if value == "default":
-        return "default"
+    if value == NO_STORE:
+        return NO_STORE
     if not isinstance(value, str) or not value.isprintable():
         raise ValueError
     scheme, _, rest = value.partition("://")
@@ -275,6 +276,8 @@ VECTOR_STORE = SettingType(
     "or pgvector://HOST/DATABASE",
     _vector_store,
 )
+NO_STORE = "default"
+"""Value of ``vector_store`` and ``graph_store`` without a store outside the catalog."""
 GRAPH_STORE_SCHEMES = frozenset(["neo4j", "neo4j+s", "neo4j+ssc", "bolt", "bolt+s", "bolt+ssc"])
 GRAPH_STORE = SettingType(
     "default, or neo4j://USER:PASSWORD@HOST:PORT/DATABASE; also neo4j+s, neo4j+ssc, bolt, bolt+s, bolt+ssc",
@@ -616,7 +619,7 @@ NAME = "penstock.toml"
 MAX_BYTES = 256 * 1024
 
 
-class SettingsFile(NamedTuple):
+class SettingsFile(msgspec.Struct, frozen=True):
     """A file that was read, with its parsed values by the name of the setting."""
 
     path: Path
@@ -625,7 +628,7 @@ class SettingsFile(NamedTuple):
     content: bytes
 
 
-class FilePlaces(NamedTuple):
+class FilePlaces(msgspec.Struct, frozen=True):
     """Where settings files are, or would be."""
 
     project: Path | None
@@ -876,7 +879,7 @@ _QUEUE = (1, 10_000_000)
 _DAYS = whole(0, 36_500)
 
 
-class SettingReport(NamedTuple):
+class SettingReport(msgspec.Struct, frozen=True):
     """A setting in use: JSON value with secrets masked, and the source of the value."""
 
     name: str
@@ -884,7 +887,7 @@ class SettingReport(NamedTuple):
     source: str
 
 
-class UnknownVariable(NamedTuple):
+class UnknownVariable(msgspec.Struct, frozen=True):
     """An environment variable that looks like a setting and is none; ``nearest``: the setting it may mean."""
 
     name: str

@@ -13,9 +13,10 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from penstock.errors import ExtensionFailed
 from penstock.lazy_pattern import lazy_pattern
-from penstock.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from importlib.metadata import PathDistribution
@@ -41,7 +42,7 @@ class ExtensionKind(enum.StrEnum):
     """Callable with the URL that returns a ``Queue``; the name is the scheme."""
 
 
-class Extension(NamedTuple):
+class Extension(msgspec.Struct, frozen=True):
     """A declared extension. ``target``: module and attribute, as ``module:name``."""
 
     kind: ExtensionKind
@@ -88,7 +89,7 @@ class Extension(NamedTuple):
 @functools.cache
 def installed() -> tuple[Extension, ...]:
     """All extensions of this environment, by kind, name and package."""
-    return tuple(sorted(_declared()))
+    return tuple(sorted(_declared(), key=lambda one: (one.kind, one.name, one.package)))
 
 
 @functools.cache
@@ -167,7 +168,7 @@ def _declares(metadata: str) -> bool:
 _REQUIREMENT = lazy_pattern(r"(?P<needed>[^;]+);.*\bextra\s*==\s*['\"](?P<extra>[\w-]+)['\"]")
 
 
-class Extra(NamedTuple):
+class Extra(msgspec.Struct, frozen=True):
     """An optional part. ``module``: importable once the part is installed."""
 
     name: str

@@ -186,8 +186,8 @@ def test_defaults_are_those_of_the_design():
         "upload_quota_mb": 10_240,
     }
 
-    assert expected == {name: value for name, value, _ in config.describe(load())}
-    assert {"default"} == {source for _, _, source in config.describe(load())}
+    assert expected == {one.name: one.value for one in config.describe(load())}
+    assert {"default"} == {one.source for one in config.describe(load())}
 
 
 @pytest.mark.parametrize(

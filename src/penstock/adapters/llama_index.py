@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Unpack, cast
 
+import msgspec
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import (
     BaseNode,
@@ -20,7 +21,6 @@ from penstock.app import Penstock
 from penstock.catalog.values import Source
 from penstock.client.sync_client import Client
 from penstock.errors import InvalidRequest
-from penstock.named_tuple import NamedTuple
 from penstock.service.hits import Hit
 from penstock.service.options import FilteredScope, ListFilters, SearchRequest, Where, refuse_unknown
 
@@ -31,7 +31,7 @@ BATCH = 200
 """Documents listed at a time."""
 
 
-class TextPassage(NamedTuple):
+class TextPassage(msgspec.Struct, frozen=True):
     """A text with an id and metadata as JSON values."""
 
     text: str

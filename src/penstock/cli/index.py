@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -16,7 +16,6 @@ from penstock.cli.output import collected_json, emit, emit_error, emit_json, pri
 from penstock.cli.progress import receipt_as_json, shown_live
 from penstock.cli.session import QUEUE_DISABLED, Session
 from penstock.errors import ConfigError, LocalOnly, PenstockError, StoreError
-from penstock.named_tuple import NamedTuple
 from penstock.vocabulary import how_many, split_remedy
 
 if TYPE_CHECKING:

@@ -12,14 +12,13 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import zip_longest
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import click
 
 from penstock import clock
 from penstock.cli.exit_codes import PIPE_CLOSED, REFUSED, exit_code
 from penstock.errors import DiskFull, OutputFailed, PenstockError, TooManyFiles
-from penstock.named_tuple import NamedTuple
 from penstock.process_start import escape_control
 
 # Text in aligned columns, no wider than the terminal. Standard library only: it is part of every command.

@@ -8,12 +8,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Unpack
 
 from penstock import vocabulary
 from penstock.cli import output
 from penstock.cli.output import printable
-from penstock.named_tuple import NamedTuple
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:

@@ -7,6 +7,8 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+import msgspec
+
 from penstock import clock
 from penstock.client import transport
 from penstock.client.transport import (
@@ -22,7 +24,6 @@ from penstock.client.transport import (
     Steps,
     tls_context,
 )
-from penstock.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from penstock.client.calls import ApiCall
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class _Streams(NamedTuple):
+class _Streams(msgspec.Struct, frozen=True):
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 

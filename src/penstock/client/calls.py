@@ -16,7 +16,6 @@ import msgspec
 
 from penstock.client.uploads import FileBody
 from penstock.errors import InvalidRequest, JobNotFound
-from penstock.named_tuple import NamedTuple
 from penstock.service.functions import CallOptions
 from penstock.service.options import (
     ClientIndexOptions,
@@ -55,7 +54,7 @@ EVENTS = "text/event-stream"
 _JOB_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
-class ApiCall(NamedTuple, Generic[T]):
+class ApiCall(msgspec.Struct, Generic[T], frozen=True):
     """A request. ``repeatable``: sending twice has the same effect as once.
 
     ``kind``: the type of the answer, None for text; ``pick`` makes the value of the decoded answer.

@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
 from urllib.parse import urlsplit
 
 import h11
@@ -35,7 +35,6 @@ from penstock.errors import (
     StoreError,
     UnknownDocument,
 )
-from penstock.named_tuple import NamedTuple
 from penstock.service.options import PathPlace, refuse_unknown
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ SHOWN = 80
 """Characters of a foreign answer that an error shows."""
 
 
-class HttpAnswer(NamedTuple):
+class HttpAnswer(msgspec.Struct, frozen=True):
     """Status, headers (names in lower case) and body."""
 
     status: int
@@ -182,7 +181,7 @@ IDLE_S = 20.0
 """Time after which an unused connection is not used again; a server closes it after 30 s."""
 
 
-class Address(NamedTuple):
+class Address(msgspec.Struct, frozen=True):
     """The address of a server. ``prefix``: the path of the server behind a proxy."""
 
     secure: bool
@@ -229,14 +228,14 @@ class Link:
         self.idle_since = 0.0
 
 
-class Connect(NamedTuple):
+class Connect(msgspec.Struct, frozen=True):
     """Connect, or reuse an idle connection. ``fresh``: only a new one will do."""
 
     timeout_s: float
     fresh: bool = False
 
 
-class Send(NamedTuple):
+class Send(msgspec.Struct, frozen=True):
     """Send all of the data."""
 
     link: Link
@@ -244,26 +243,26 @@ class Send(NamedTuple):
     timeout_s: float
 
 
-class Receive(NamedTuple):
+class Receive(msgspec.Struct, frozen=True):
     """Wait for data, and return some; none at the end of the connection."""
 
     link: Link
     timeout_s: float
 
 
-class Release(NamedTuple):
+class Release(msgspec.Struct, frozen=True):
     """Keep the connection for another call."""
 
     link: Link
 
 
-class Drop(NamedTuple):
+class Drop(msgspec.Struct, frozen=True):
     """Close the connection."""
 
     link: Link
 
 
-class Sleep(NamedTuple):
+class Sleep(msgspec.Struct, frozen=True):
     """Wait for some seconds."""
 
     seconds: float
@@ -278,7 +277,7 @@ INDEX_S, QUERY_S = 120.0, 30.0
 RETRY_FOR_S = 60.0
 
 
-class Patience(NamedTuple):
+class Patience(msgspec.Struct, frozen=True):
     """Seconds for an answer to a submission, to another request, and for all retries of a request."""
 
     index_s: float = INDEX_S

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+import msgspec
+
 from penstock.errors import InvalidRequest, PathNotFound
-from penstock.named_tuple import NamedTuple
 
 
-class FileBody(NamedTuple):
+class FileBody(msgspec.Struct, frozen=True):
     """The body of a request, read from a file in pieces."""
 
     file: BinaryIO

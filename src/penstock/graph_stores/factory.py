@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from penstock.config import GRAPH_STORE_SCHEMES, Settings
+from penstock.config import GRAPH_STORE_SCHEMES, NO_STORE, Settings
 from penstock.errors import DriverMissing
 from penstock.extensions import ExtensionKind, find, install_remedy
 from penstock.graph_stores.protocol import GraphStoreUrl
@@ -13,12 +13,10 @@ from penstock.graph_stores.protocol import GraphStoreUrl
 if TYPE_CHECKING:
     from penstock.graph_stores.protocol import GraphCopy
 
-DEFAULT = "default"
-
 
 def open_graph_store(settings: Settings) -> GraphCopy | None:
     """Make the store of the settings; None: the graph is read from the catalog."""
-    if settings.graph_store == DEFAULT:
+    if settings.graph_store == NO_STORE:
         return None
     scheme = settings.graph_store.partition("://")[0]
     added = None if scheme in GRAPH_STORE_SCHEMES else find(ExtensionKind.GRAPH_STORE, scheme)

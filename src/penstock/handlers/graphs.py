@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.catalog.graph import Extraction
 from penstock.catalog.protocol import Catalog
@@ -20,8 +19,12 @@ from penstock.pipeline.endpoint import EndpointSilent
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.graph.code import module_name
 from penstock.pipeline.graph.factory import extractor_for, language_of
-from penstock.pipeline.graph.llm import SERVICE, LlmExtractor
-from penstock.pipeline.graph.protocol import NOTHING, GraphChunk, GraphDocument, GraphExtractor
+from penstock.pipeline.graph.protocol import NOTHING, SERVICE, GraphChunk, GraphDocument, GraphExtractor
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from penstock.pipeline.graph.llm import LlmExtractor
 
 
 class ChunkGraphs:
@@ -110,6 +113,8 @@ class ServiceGraphs:
 
     def extract(self, tasks: Sequence[Task]) -> list[TaskOutcome]:
         """The outcomes of chunks of any documents."""
+        from concurrent.futures import ThreadPoolExecutor
+
         ended: list[TaskOutcome] = []
         left = list(tasks)
         with ThreadPoolExecutor(self._llm.calls) as threads:

@@ -19,7 +19,7 @@ from penstock.catalog.graph import Extraction, TextGraph
 from penstock.catalog.parts import FillProgress, OutsideStore, OutsideStores, StoredText, StoreFill
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Task, TaskOutcome, TaskStatus
-from penstock.config import Settings
+from penstock.config import NO_STORE, Settings
 from penstock.errors import ServiceUnavailable
 from penstock.named_tuple import NamedTuple
 from penstock.store_url import StoreUrl
@@ -358,7 +358,6 @@ def _equal(text: TextGraph, copied: CopiedText) -> bool:
 # Outside stores compared with the catalog: fill progress, differences and repair.
 
 
-NO_STORE = "default"
 MOST_PENDING = 1_000_000
 LATER = timedelta(days=1)
 """Removals due within this time are left to a worker."""

@@ -17,7 +17,6 @@ import msgspec
 
 from penstock import clock
 from penstock.errors import PenstockError, ServerStopping, TooManyListeners
-from penstock.named_tuple import NamedTuple
 from penstock.service.job_views import JobRecord
 from penstock.service.live_changes import Change, Changes, LiveChanges
 from penstock.service.server import StatusReader
@@ -105,7 +104,7 @@ class Listener:
         return parts
 
 
-class _Look(NamedTuple):
+class _Look(msgspec.Struct, frozen=True):
     """One read for the event loop: encoded events, and the figures of each view."""
 
     events: list[tuple[str, str, bytes]]

@@ -40,7 +40,6 @@ from penstock.http.problems import described, problem, problem_response, respond
 from penstock.http.request_bodies import SessionBody
 from penstock.http.request_context import Reader, signs
 from penstock.http.uploads import is_upload
-from penstock.named_tuple import NamedTuple
 from penstock.queue.payloads import EVERY
 from penstock.service.access import LOCAL, KeyScope, Principal
 from penstock.service.keys import LIFETIME, Keys, Sessions
@@ -106,7 +105,7 @@ ENCRYPTED = ("x-forwarded-proto", "x-forwarded-scheme", "x-url-scheme", "x-forwa
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(?::(?P<port>\d{1,5}))?")
 
 
-class GuardOptions(NamedTuple):
+class GuardOptions(msgspec.Struct, frozen=True):
     """Options of a guard. ``hosts``: names besides ``localhost`` and IP addresses.
 
     ``requires_keys`` False: nobody needs a key. ``is_open``: a request needs none as long as no key was ever

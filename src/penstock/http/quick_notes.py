@@ -19,7 +19,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from penstock.errors import PenstockError
 from penstock.http.problems import logged_problem, respond
 from penstock.http.request_context import Shared
-from penstock.named_tuple import NamedTuple
 from penstock.service.access import Principal
 from penstock.service.jobs import Jobs
 from penstock.service.notes import NoteRows, submit_each
@@ -43,7 +42,7 @@ class _Note(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     branch: Name | None = None
 
 
-class _Waiting(NamedTuple):
+class _Waiting(msgspec.Struct, frozen=True):
     submission: Submission
     answer: asyncio.Future[Receipt]
 

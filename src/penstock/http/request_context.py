@@ -15,7 +15,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
-from penstock import server_assembly
 from penstock.errors import NotAllowed, UnknownDocument
 from penstock.http.event_hub import EventHub
 from penstock.http.problems import VALUES
@@ -134,11 +133,10 @@ class Shared:
         self.metrics = Metrics(assembly.jobs, assembly.documents, self.status, self.throughput)
         self.audit = ActionLog(assembly.settings.state_dir)
         self.closing: list[Callable[[], object]] = []
-        self.page_images = server_assembly.page_images(assembly)
+        self.page_images = assembly.open_page_images()
         self.drawings = Drawings()
-        quota = server_assembly.upload_quota(assembly)
-        self.uploads = server_assembly.uploads(assembly, quota)
-        self.library_uploads = server_assembly.library_uploads(assembly, quota)
+        self.uploads = assembly.uploads
+        self.library_uploads = assembly.library_uploads
         changes = LiveChanges(assembly.jobs, self.job_records, assembly.documents)
         self.events = EventHub(changes, self.status, assembly.jobs.queue.wait)
 

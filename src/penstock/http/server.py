@@ -16,6 +16,7 @@ from collections.abc import Callable
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import uvicorn
 from fastapi import FastAPI
 from starlette.routing import Route
@@ -54,7 +55,6 @@ from penstock.http.guard import Guard, GuardOptions, is_loopback
 from penstock.http.problems import portable, schemas
 from penstock.http.quick_notes import QuickNotes
 from penstock.http.request_context import Shared
-from penstock.named_tuple import NamedTuple
 from penstock.service.access import PathPolicy
 from penstock.service.keys import Keys
 from penstock.service.runtime_file import RunningServer, RuntimeFile, settings_digest
@@ -124,7 +124,7 @@ def make_api(shared: Shared, guard: GuardOptions, mcp: ASGIApp | None = None) ->
         api.router.routes.append(Route("/mcp", mcp, include_in_schema=False))
     problems.add_handlers(api)
     files = pages.add_routes(api)
-    return Guard(QuickNotes(api, shared), guard._replace(files=files))
+    return Guard(QuickNotes(api, shared), msgspec.structs.replace(guard, files=files))
 
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ START_AGAIN_S = 1.0
 log = logging.getLogger("penstock.http")
 
 
-class ServerOptions(NamedTuple):
+class ServerOptions(msgspec.Struct, frozen=True):
     """Options of a server. ``processes`` 0: no worker. ``app``: the application with the functions to run."""
 
     host: str = "127.0.0.1"

@@ -7,6 +7,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Annotated, Any, Generic, TypeVar
 
+import msgspec
 from anyio import to_thread
 from fastapi import APIRouter, Path, Query
 from fastapi import Request as FileRoutesRequest
@@ -23,7 +24,6 @@ from penstock.http.library_bodies import LibraryUploadFields
 from penstock.http.problems import described, problem_response, respond
 from penstock.http.request_bodies import IndexFields, UploadFields
 from penstock.http.request_context import Reader, Sender, Writer, reads, writes
-from penstock.named_tuple import NamedTuple
 from penstock.service.pages import MAX_WIDTH, WIDTHS, PageFrames, ShownPage
 from penstock.service.shares import Taker
 from penstock.service.uploads import Upload, UploadRecord, Uploads, refuse_name
@@ -39,20 +39,20 @@ _BOUNDARY = re.compile(
 _PARAMETER = re.compile(r""";\s*(name|filename)=(?:"((?:[^"\\]|\\.)*)"|([^\s;"]*))""", re.I)
 
 
-class PartBegins(NamedTuple):
+class PartBegins(msgspec.Struct, frozen=True):
     """A part begins. ``filename``: as the sender gives it, None for a field."""
 
     name: str
     filename: str | None
 
 
-class PartData(NamedTuple):
+class PartData(msgspec.Struct, frozen=True):
     """Bytes of the part that began last."""
 
     data: bytes
 
 
-class BodyEnds(NamedTuple):
+class BodyEnds(msgspec.Struct, frozen=True):
     """The last part has ended. Data after the last part is ignored."""
 
 

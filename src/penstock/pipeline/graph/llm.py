@@ -23,7 +23,7 @@ from penstock.pipeline.endpoint import (
 )
 from penstock.pipeline.endpoint_client import Endpoint
 from penstock.pipeline.graph.prose import DATE, NAME, ORGANISATION, PERSON, PLACE, QUANTITY, RELATED, TERM
-from penstock.pipeline.graph.protocol import NOTHING, GraphDocument
+from penstock.pipeline.graph.protocol import NOTHING, SERVICE, GraphDocument
 
 # Answers of a language model as entities and relations: names missing from the text are left out.
 #
@@ -171,7 +171,6 @@ def _is_end(text: str, outside: int, inside: int) -> bool:
     return not all(char.isalnum() for char in pair) or any(char > "\u2e7f" for char in pair)
 
 
-SERVICE = "graph endpoint"
 PROMPT_VERSION = 1
 """Part of the fingerprint. Raised with each change of the prompt, the schema or the rules for answers."""
 PROMPT = f"""You extract a knowledge graph from a passage of a document.

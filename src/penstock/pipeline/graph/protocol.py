@@ -8,6 +8,9 @@ from typing import Protocol
 from penstock.catalog.graph import Extraction
 from penstock.named_tuple import NamedTuple
 
+SERVICE = "graph endpoint"
+"""Name of a language model behind an endpoint, in messages and circuit breakers."""
+
 
 class GraphChunk(NamedTuple):
     """A chunk of a document, with the place in the text of the page."""
