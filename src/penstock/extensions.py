@@ -162,9 +162,6 @@ def _declares(metadata: str) -> bool:
         return False
 
 
-# Optional parts of Penstock, and the commands that install them.
-
-
 _REQUIREMENT = lazy_pattern(r"(?P<needed>[^;]+);.*\bextra\s*==\s*['\"](?P<extra>[\w-]+)['\"]")
 
 

@@ -24,10 +24,7 @@ from penstock.errors import InvalidRequest
 from penstock.service.hits import Hit
 from penstock.service.options import FilteredScope, ListFilters, SearchRequest, Where, refuse_unknown
 
-# Hits and pages of an index as texts with metadata, the form in which RAG packages exchange them.
-
-
-BATCH = 200
+_BATCH = 200
 """Documents listed at a time."""
 
 
@@ -95,7 +92,7 @@ def _documents(index: Penstock | Client, filters: FilteredScope) -> Iterator[Sou
 def _listed(index: Penstock | Client, filters: ListFilters) -> Iterator[Source]:
     list_page = index.documents if isinstance(index, Client) else index.documents.sources
     after = ""
-    while found := list_page(after=after, limit=BATCH, **filters):
+    while found := list_page(after=after, limit=_BATCH, **filters):
         yield from (source for source in found if source.published_id is not None)
         after = found[-1].source_id
 

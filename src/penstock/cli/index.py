@@ -93,9 +93,7 @@ def _named(paths: Sequence[str], most: int = 5) -> str:
     return ", ".join(printable(path) for path in paths[:most]) + (", …" if len(paths) > most else "")
 
 
-# Failed files of an index job: the section after the summary, and the same as JSON.
-#
-# Files that failed in this run and in an earlier one are listed apart. The latter are unchanged, were not
+# # Files that failed in this run and in an earlier one are listed apart. The latter are unchanged, were not
 # read again, and do not change the exit code.
 
 
@@ -154,7 +152,7 @@ def divided(found: Sequence[FailedPath], job: Job) -> JobFailures:
     return JobFailures(now, [one for one in found if one not in now and one.remembered])
 
 
-def print_section(job: Job, failures: JobFailures) -> None:
+def _print_section(job: Job, failures: JobFailures) -> None:
     """Print failures by reason, each with its remedy."""
     from penstock.service.job_views import job_path
 
@@ -218,7 +216,7 @@ def _print_line(text: str, indent: int) -> None:
     emit(wrapped(printable(text), " " * indent))
 
 
-def failures_json(failures: JobFailures) -> dict[str, Any]:
+def _failures_json(failures: JobFailures) -> dict[str, Any]:
     return {
         "failures": [_as_json(one) for one in failures.now],
         "failed_before": [_as_json(one) for one in failures.before],
@@ -235,7 +233,7 @@ def _as_json(failure: FailedPath) -> dict[str, Any]:
     }
 
 
-def failures_exit_code(job: Job, failures: JobFailures) -> int:
+def _failures_exit_code(job: Job, failures: JobFailures) -> int:
     """Exit code of a job that failed. One for a single file may only repeat an earlier failure."""
     repeated = job.item_type == "file" and bool(failures.before) and not failures.now
     return UNREADABLE if repeated else REFUSED
@@ -246,8 +244,8 @@ def failures_exit_code(job: Job, failures: JobFailures) -> int:
 # The failed files follow the summary in a section of their own; see ``index_failures``.
 
 
-TOP_REASONS = 3
-TYPES_SHOWN = 25
+_TOP_REASONS = 3
+_TYPES_SHOWN = 25
 """Lines of the table by type."""
 _REASONS = {
     "gitignore": "by .gitignore",
@@ -302,18 +300,18 @@ class IndexOutcome(NamedTuple):
     recognized: RecognizedPages
 
 
-def summary_text(job: Job, seconds: float, request: IndexRequest, outcome: IndexOutcome) -> str:
+def _summary_text(job: Job, seconds: float, request: IndexRequest, outcome: IndexOutcome) -> str:
     if job.status == "cancelled":
         # How many of the files sent were still indexed is not counted.
         return f"Cancelled after {seconds:.1f} s. Indexed files stay; the same command does the rest."
-    summary = counted_files(job, outcome)
+    summary = _counted_files(job, outcome)
     lines = [f"{summary[:1].upper()}{summary[1:]} in {seconds:.1f} s."]
     if request.before is not None and job.ended:
         lines.append("Resumed: files that were done before this command count as unchanged.")
     if request.project:
         lines.append(f"Project {request.project}; other branches are kept apart.")
     if request.code and job.item_type != "file":
-        lines.append(code_text(request.code))
+        lines.append(_code_text(request.code))
     if _nothing_read(job):
         lines.append("No file was read.")
     skipped = left_out(job)
@@ -324,7 +322,7 @@ def summary_text(job: Job, seconds: float, request: IndexRequest, outcome: Index
 
         read = recognized_text(outcome.recognized)
         lines.append(f"{read[0].upper()}{read[1:]}.")
-    by_type = types_table(job, outcome)
+    by_type = _types_table(job, outcome)
     return "\n".join([*map(wrapped, lines), *(["", by_type] if by_type else [])])
 
 
@@ -337,7 +335,7 @@ def _nothing_read(job: Job) -> bool:
     return bool(compared) and not counts.get("sent") and not counts.get("moved") and not counts.get("resumed")
 
 
-def types_table(job: Job, outcome: IndexOutcome) -> str:
+def _types_table(job: Job, outcome: IndexOutcome) -> str:
     """Files by type and outcome, after a job that has read files; of one or two types only with failures."""
     from penstock.service.job_views import counts_of
 
@@ -345,7 +343,7 @@ def types_table(job: Job, outcome: IndexOutcome) -> str:
     several = len(found) > 2 or (len(found) > 1 and any(one.failed for one in found))
     if not several or not job.ended or not counts_of(job).get("sent"):
         return ""
-    shown = found if len(found) <= TYPES_SHOWN else found[: TYPES_SHOWN - 1]
+    shown = found if len(found) <= _TYPES_SHOWN else found[: _TYPES_SHOWN - 1]
     names = {"": "no suffix", "*": "others"}
     rows: list[list[object]] = [
         [names.get(one.suffix, one.suffix), one.indexed, one.unchanged, one.skipped, one.failed]
@@ -367,12 +365,12 @@ def _by_type(job: Job, outcome: IndexOutcome) -> list[TypeOutcome]:
     return sorted(found, key=lambda one: (one.suffix == "*", -one.indexed - one.failed - one.unchanged))
 
 
-def code_text(reason: str) -> str:
+def _code_text(reason: str) -> str:
     """Sentence about code that is included although the request did not ask for it."""
     return f"Code is included: {reason} (--no-code leaves it out)."
 
 
-def counted_files(job: Job, outcome: IndexOutcome) -> str:
+def _counted_files(job: Job, outcome: IndexOutcome) -> str:
     """Result of a job in one line, without the time."""
     from penstock.service.job_views import counts_of, files_indexed, report_of
 
@@ -440,10 +438,10 @@ def _of_file(job: Job) -> str:
 
 def left_out(job: Job) -> str:
     """Sentence about what was left out, with the most frequent reasons; source code first."""
-    return left_out_text(_skipped(job), TOP_REASONS)
+    return _left_out_text(_skipped(job), _TOP_REASONS)
 
 
-def left_out_text(skipped: dict[str, int], top: int | None) -> str:
+def _left_out_text(skipped: dict[str, int], top: int | None) -> str:
     """Sentence about skipped paths, given by rule; ``top``: the number of reasons, None for all."""
     code, others = _reasons(skipped, top)
     if code:
@@ -476,7 +474,7 @@ def _reasons(skipped: dict[str, int], top: int | None) -> tuple[str, list[str]]:
     ]
 
 
-def summary_json(job: Job, seconds: float, request: IndexRequest, outcome: IndexOutcome) -> dict[str, Any]:
+def _summary_json(job: Job, seconds: float, request: IndexRequest, outcome: IndexOutcome) -> dict[str, Any]:
     """The summary as JSON, without the failed files."""
     from penstock.service.job_views import counts_of, files_indexed, result_of
 
@@ -511,7 +509,7 @@ def summary_json(job: Job, seconds: float, request: IndexRequest, outcome: Index
     }
 
 
-CLAIMED_WITHIN_S = 3.0
+_CLAIMED_WITHIN_S = 3.0
 
 
 @click.command()
@@ -792,7 +790,7 @@ def _claimed_elsewhere(session: Session, job_id: str) -> bool:
     if session.assembly.jobs.job(job_id).status != "pending":
         # From an earlier request. Its worker may be dead without a trace; it is safe for two to work on it.
         return False
-    until = time.monotonic() + CLAIMED_WITHIN_S
+    until = time.monotonic() + _CLAIMED_WITHIN_S
     while session.assembly.jobs.job(job_id).status == "pending" and (left := until - time.monotonic()) > 0:
         session.assembly.jobs.queue.wait(min(left, 0.2))
     return session.assembly.jobs.job(job_id).status != "pending"
@@ -831,18 +829,18 @@ def _print_result(session: Session, receipt: Receipt, request: IndexRequest, sec
     failures = divided(found.failures, job)
     outcome = IndexOutcome(failures, found.inside, found.recognized)
     if session.as_json:
-        answer = receipt_as_json(receipt) | summary_json(job, seconds, request, outcome)
+        answer = receipt_as_json(receipt) | _summary_json(job, seconds, request, outcome)
         answer["recognized"] = found.recognized
-        emit_json(answer | failures_json(failures))
+        emit_json(answer | _failures_json(failures))
     elif not session.quiet or job.status != "done":
-        emit(summary_text(job, seconds, request, outcome))
-        print_section(job, failures)
+        emit(_summary_text(job, seconds, request, outcome))
+        _print_section(job, failures)
     if not job.ended:
         if not session.as_json:
             emit(wrapped("Stopped. The same command continues; `penstock cancel ID` ends the job."))
         raise SystemExit(INTERRUPTED)
     if job.status != "done" or failures.of_former_runs(job):
-        raise SystemExit(failures_exit_code(job, failures))
+        raise SystemExit(_failures_exit_code(job, failures))
 
 
 def _preview(session: Session, path: str, options: dict[str, Any]) -> None:
@@ -852,7 +850,7 @@ def _preview(session: Session, path: str, options: dict[str, Any]) -> None:
         return
     code = session.assembly.documents.why_code(path, **options)
     if code:
-        emit(code_text(code))
+        emit(_code_text(code))
     emit(
         f"{how_many(preview.files, 'file')} ({how_many(preview.bytes, 'byte')}) would be compared: "
         f"{preview.new:,} new, "
@@ -860,4 +858,4 @@ def _preview(session: Session, path: str, options: dict[str, Any]) -> None:
         + (f", {preview.failed_before:,} failed before." if preview.failed_before else ".")
     )
     if preview.skipped:
-        emit(wrapped(left_out_text(preview.skipped, None) + "."))
+        emit(wrapped(_left_out_text(preview.skipped, None) + "."))

@@ -1,4 +1,7 @@
-"""The ``penstock`` command. A command is imported when it is called, and heavy packages when it runs."""
+"""The ``penstock`` command, its table of commands, and ``penstock completion``.
+
+A command is imported when it is called, and heavy packages when it runs.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,11 @@ from penstock.cli.output import emit, emit_json, mend_standard_streams, print_er
 from penstock.cli.session import JSON_HELP, QUIET_HELP, TASKS, Session, TaskGroup, add_global_options
 from penstock.errors import PenstockError
 
-# Commands by name, each imported at its first use: one command does not pay for the options of all.
-
 
 class LazyCommands(MutableMapping[str, click.Command]):
-    """The ``commands`` of a group. ``places`` gives module and function: ``{"index": "index:index"}``.
+    """The ``commands`` of a group, each imported at its first use: one does not pay for the options of all.
+
+    ``places`` gives module and function: ``{"index": "index:index"}``.
 
     ``former`` are former spellings: hidden copies of commands. ``prepare`` is called with each command after
     its import.
@@ -147,14 +150,14 @@ COMMANDS = {
     for name, module in modules.items()
 }
 """Module and function of each command. The function of one named like a keyword ends with an underscore."""
-FORMER_COMMANDS = {
+_FORMER_COMMANDS = {
     "gateway": "redis:gateway",
     "ingest": "redis:ingest",
     "start": "server:serve",
 }
 """Former spellings, which help and completion leave out."""
 
-cli.commands = LazyCommands(COMMANDS, FORMER_COMMANDS, prepare=add_global_options)
+cli.commands = LazyCommands(COMMANDS, _FORMER_COMMANDS, prepare=add_global_options)
 
 
 def main() -> NoReturn:

@@ -1,4 +1,4 @@
-"""Parsing of values typed on the command line."""
+"""Values typed on the command line, and the options that several commands share."""
 
 from __future__ import annotations
 
@@ -136,9 +136,6 @@ def add_text(payload: dict[str, Any], item_type: str, text: str | None) -> None:
     if "content" in payload:
         raise InvalidPayload("--text: the payload has 'content' already", remedy="Leave out one of them.")
     payload["content"] = text
-
-
-# Options that narrow a search or a list of documents.
 
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -1,4 +1,4 @@
-"""``penstock serve``, ``penstock stop`` and ``penstock mcp``."""
+"""``penstock worker``, ``serve``, ``stop``, ``mcp``, ``keys``, ``models``, ``config`` and ``doctor``."""
 
 from __future__ import annotations
 

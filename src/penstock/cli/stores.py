@@ -1,4 +1,4 @@
-"""``penstock backup`` and ``penstock restore``."""
+"""``penstock backup``, ``restore``, ``import`` and ``rebuild``: whole stores at once."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from penstock.service.upkeep import Plan
 
 
-DRAWN_EVERY_S = 0.2
-LEAST_S, LEAST_SHARE = 1.0, 0.02
+_DRAWN_EVERY_S = 0.2
+_LEAST_S, _LEAST_SHARE = 1.0, 0.02
 """Time, and share of the whole, after which the time left is estimated."""
 
 
@@ -108,10 +108,10 @@ def _print(session: Session, report: BackupReport, headline: str) -> None:
     counted = (
         f"{how_many(report.jobs, 'job')}, {how_many(report.documents, 'document')}, {how_many(rows, 'row')}"
     )
-    emit(f"{headline}\n{counted}; {text_size(report.size)}, made {report.created_at} by {report.version}")
+    emit(f"{headline}\n{counted}; {_text_size(report.size)}, made {report.created_at} by {report.version}")
 
 
-def text_size(size: int) -> str:
+def _text_size(size: int) -> str:
     """A number of bytes for people."""
     units = ("bytes", "KB", "MB", "GB", "TB")
     number = float(size)
@@ -139,7 +139,7 @@ class BackupProgress:
 
     def draw(self, part: str, rows: int, share: float) -> None:
         now = time.monotonic()
-        if not self._shown or now - self._drawn < DRAWN_EVERY_S:
+        if not self._shown or now - self._drawn < _DRAWN_EVERY_S:
             return
         self._drawn = now
         bar = f"{drawn_bar(share, 24)} " if share else ""
@@ -152,7 +152,7 @@ class BackupProgress:
 
 def time_left(seconds: float, share: float) -> str:
     """The time left after so many seconds, for people; empty while too little is done to tell."""
-    if seconds < LEAST_S or share < LEAST_SHARE:
+    if seconds < _LEAST_S or share < _LEAST_SHARE:
         return ""
     return f", {span(seconds * (1 - share) / share)} left"
 
@@ -169,8 +169,8 @@ KINDS = (
     "job-journal",
     "penstock",
 )
-OUTCOMES = ("imported", "merged", "ended", "refused")
-SHOWN_REFUSALS = 20
+_OUTCOMES = ("imported", "merged", "ended", "refused")
+_SHOWN_REFUSALS = 20
 
 
 @click.command("import")
@@ -270,9 +270,9 @@ def _print_json(report: ImportReport, rows: RowFile) -> None:
 def _print_text(session: Session, report: ImportReport, rows: RowFile) -> None:
     if report.dry_run:
         _print_rows(rows)
-    found = [(name, *(counted[outcome] for outcome in OUTCOMES)) for name, counted in report.tables.items()]
+    found = [(name, *(counted[outcome] for outcome in _OUTCOMES)) for name, counted in report.tables.items()]
     if found:
-        emit(table(["rows of", *OUTCOMES], found))
+        emit(table(["rows of", *_OUTCOMES], found))
     else:
         emit(f"{printable(report.source)} has no rows.")
     if not report.dry_run:
@@ -331,7 +331,7 @@ def _print_refusals(report: ImportReport, rows: RowFile) -> None:
         return
     shown = 0
     for row in rows:
-        if row["outcome"] == "refused" and shown < SHOWN_REFUSALS:
+        if row["outcome"] == "refused" and shown < _SHOWN_REFUSALS:
             emit(printable(f"refused  {row['table']} {row['id']}: {row['reason']}"))
             shown += 1
     if refused > shown:
@@ -356,7 +356,7 @@ class ImportProgress:
 
     def draw(self, done: int, total: int) -> None:
         now = time.monotonic()
-        if not self._shown or now - self._drawn < DRAWN_EVERY_S:
+        if not self._shown or now - self._drawn < _DRAWN_EVERY_S:
             return
         self._drawn = now
         share = min(done / total, 1.0) if total else 1.0

@@ -49,7 +49,7 @@ T = TypeVar("T")
 JSON = "application/json"
 VALUES = "application/vnd.penstock.value+json"
 """Media type of the library's own values."""
-PROBLEMS = "application/problem+json"
+_PROBLEMS = "application/problem+json"
 EVENTS = "text/event-stream"
 _JOB_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
@@ -67,7 +67,7 @@ class ApiCall(msgspec.Struct, Generic[T], frozen=True):
     pick: Callable[[Any], T]
     body: bytes | FileBody | None = None
     content_type: str = JSON
-    accept: str = f"{VALUES}, {JSON}, {PROBLEMS}"
+    accept: str = f"{VALUES}, {JSON}, {_PROBLEMS}"
     repeatable: bool = True
     patience: Literal["index", "query"] = "query"
     headers: tuple[tuple[str, str], ...] = ()
@@ -386,4 +386,4 @@ def events(job_id: str | None, last_id: str | None) -> ApiCall[None]:
     """Open a stream of events: of one job, or of all."""
     path = "/events" if job_id is None else f"{_job(job_id)}/events"
     headers = (("Last-Event-ID", last_id),) if last_id else ()
-    return ApiCall("GET", path, None, _same, accept=f"{EVENTS}, {PROBLEMS}", headers=headers)
+    return ApiCall("GET", path, None, _same, accept=f"{EVENTS}, {_PROBLEMS}", headers=headers)

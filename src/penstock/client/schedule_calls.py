@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.service.schedules import ScheduleRecord
 
 T = TypeVar("T")
-PAGE = 1_000
+_PAGE = 1_000
 
 
 class Performer(Protocol):
@@ -74,7 +74,7 @@ def page(tenant_id: str | None, offset: int) -> ApiCall[tuple[list[ScheduleRecor
     def pick(value: Any) -> tuple[list[ScheduleRecord], int | None]:
         return msgspec.convert(value["schedules"], list[ScheduleRecord]), value["next"]
 
-    query = {"tenant_id": tenant_id, "limit": PAGE, "offset": offset or None}
+    query = {"tenant_id": tenant_id, "limit": _PAGE, "offset": offset or None}
     return ApiCall("GET", _target("/schedules", query), dict[str, Any], pick)
 
 

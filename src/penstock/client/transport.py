@@ -1,4 +1,8 @@
-"""Connections to a server, kept for the next call, and the check of its certificate."""
+"""The calls of a client as steps over connections, and their answers as values or errors.
+
+A step is a request to the client: connect, send, receive, sleep. Both clients carry out the same steps, each
+with its own input and output.
+"""
 
 from __future__ import annotations
 
@@ -46,15 +50,12 @@ if TYPE_CHECKING:
     from penstock.service.pages import ShownPage
 
 
-# Answers of a server as values, or as the same errors as raised by the library. Pure.
-
-
 T = TypeVar("T")
 
-TOO_MANY, UNAVAILABLE = 429, 503
-FIRST_WAIT_S, LONGEST_WAIT_S = 0.25, 5.0
+_TOO_MANY, _UNAVAILABLE = 429, 503
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.25, 5.0
 """Waits before a retry where the server does not say how long."""
-SHOWN = 80
+_SHOWN = 80
 """Characters of a foreign answer that an error shows."""
 
 
@@ -98,7 +99,7 @@ class _Problem(msgspec.Struct, frozen=True):
     matched: int | None = None
 
 
-def value_of(call: ApiCall[T], answer: HttpAnswer) -> T:
+def _value_of(call: ApiCall[T], answer: HttpAnswer) -> T:
     """The value of a successful answer; otherwise the error is raised."""
     if not 200 <= answer.status < 300:
         raise error_of(answer)
@@ -139,16 +140,16 @@ def _classes() -> dict[str, type[PenstockError]]:
 def _foreign(answer: HttpAnswer) -> PenstockError:
     """The error for an answer from something other than Penstock, such as the page of a proxy."""
     status = answer.status
-    named = f"status {status} and {answer.media_type[:SHOWN] or 'no type'}"
+    named = f"status {status} and {answer.media_type[:_SHOWN] or 'no type'}"
     if status == 401:
         return KeyRequired(f"a key is needed: the answer has {named}")
     if status == 403:
         return NotAllowed(f"not allowed: the answer has {named}")
-    if status in (502, UNAVAILABLE, 504):
+    if status in (502, _UNAVAILABLE, 504):
         return ServerUnreachable(f"the server behind the proxy cannot be reached: the answer has {named}")
     if 300 <= status < 400:
         # Not followed: the key must not go to another host.
-        place = answer.headers.get("location", "")[:SHOWN]
+        place = answer.headers.get("location", "")[:_SHOWN]
         return InvalidAnswer(f"the URL leads to {place!r}", remedy="Use the URL of the server itself.")
     return InvalidAnswer(f"not the answer of a Penstock server: {named}")
 
@@ -159,24 +160,19 @@ def wait_before_retry(call: ApiCall[T], answer: HttpAnswer, attempt: int, left_s
     Only after 429 and 503. A call that changes something is repeated only where the server says that it
     accepted nothing. ``left_s`` is the time left for all retries of the call.
     """
-    if answer.status not in (TOO_MANY, UNAVAILABLE):
+    if answer.status not in (_TOO_MANY, _UNAVAILABLE):
         return None
     asked = answer.retry_after_s
     refused = asked is not None or answer.media_type == "application/problem+json"
     if not call.repeatable and not refused:
         return None
-    wait = asked or min(FIRST_WAIT_S * 2**attempt, LONGEST_WAIT_S)
+    wait = asked or min(_FIRST_WAIT_S * 2**attempt, _LONGEST_WAIT_S)
     return wait if wait <= left_s else None
 
 
-# Steps of a call, without input or output: requests to send, received data, and retries.
-#
-# A step is a request to the client: connect, send, receive, sleep. Both clients carry out the same steps.
-
-
-MOST_BYTES = 512 * 1024 * 1024
+_MOST_BYTES = 512 * 1024 * 1024
 """Largest answer that is read."""
-PIECE = 64 * 1024
+_PIECE = 64 * 1024
 IDLE_S = 20.0
 """Time after which an unused connection is not used again; a server closes it after 30 s."""
 
@@ -319,7 +315,7 @@ class Caller:
             answer = yield from self._answered(call)
             wait = wait_before_retry(call, answer, attempt, until - clock.elapsed_s())
             if wait is None:
-                return value_of(call, answer)
+                return _value_of(call, answer)
             yield Sleep(wait)
             attempt += 1
 
@@ -352,8 +348,8 @@ class Caller:
         while (data := (yield from self.more(link, deadline))) is not None:
             parts.append(data)
             size += len(data)
-            if size > MOST_BYTES:
-                raise InvalidAnswer(f"the answer has more than {MOST_BYTES:,} bytes")
+            if size > _MOST_BYTES:
+                raise InvalidAnswer(f"the answer has more than {_MOST_BYTES:,} bytes")
         if link.http.our_state is h11.DONE and link.http.their_state is h11.DONE:
             link.http.start_next_cycle()
             yield Release(link)
@@ -419,7 +415,7 @@ class Caller:
         head = http.send(h11.Request(method=call.method, target=target, headers=headers)) or b""
         if isinstance(body, FileBody):
             yield head
-            for piece in body.pieces(PIECE):
+            for piece in body.pieces(_PIECE):
                 yield http.send(h11.Data(data=piece)) or b""
             yield http.send(h11.EndOfMessage()) or b""
         else:
@@ -521,18 +517,15 @@ def _closed(connection: socket.socket) -> bool:
     return bool(poll.poll(0))
 
 
-# Event streams and waiting for a job, as steps of a client.
-
-
-QUIET_S = 45.0
+_QUIET_S = 45.0
 """Time without a byte after which a stream counts as broken; a server sends a comment every 15 s."""
-OPENED_WITHIN_S = 30.0
-FIRST_LOOK_S, LONGEST_LOOK_S = 0.05, 1.0
+_OPENED_WITHIN_S = 30.0
+_FIRST_LOOK_S, _LONGEST_LOOK_S = 0.05, 1.0
 """Pauses between two looks at a job without a stream."""
-LOOK_ANYWAY_S = 10.0
+_LOOK_ANYWAY_S = 10.0
 """Time after which a job is looked at although its stream says nothing."""
-MOST_LINE = 16 * 1024 * 1024
-ENDED = frozenset(["done", "failed", "cancelled"])
+_MOST_LINE = 16 * 1024 * 1024
+_ENDED = frozenset(["done", "failed", "cancelled"])
 
 
 class Event(NamedTuple):
@@ -555,8 +548,8 @@ class EventParser:
     def feed(self, piece: bytes) -> list[Event]:
         """The events that end in this piece."""
         *lines, self._rest = (self._rest + piece).split(b"\n")
-        if len(self._rest) > MOST_LINE:
-            raise InvalidAnswer(f"a line of the event stream has more than {MOST_LINE:,} bytes")
+        if len(self._rest) > _MOST_LINE:
+            raise InvalidAnswer(f"a line of the event stream has more than {_MOST_LINE:,} bytes")
         return [event for line in lines if (event := self._line(line)) is not None]
 
     def _line(self, line: bytes) -> Event | None:
@@ -598,11 +591,11 @@ class EventFeed:
 
     def next(self) -> Steps[Event | None]:
         """The next event; None after the last one of a job. A break is mended for ``retry_for_s``."""
-        return (yield from patiently(self._caller, self._next))
+        return (yield from _patiently(self._caller, self._next))
 
     def _next(self) -> Steps[Event | None]:
         try:
-            return (yield from self.step(QUIET_S))
+            return (yield from self.step(_QUIET_S))
         except ServerTimeout:
             yield from self._drop()
             raise
@@ -639,7 +632,7 @@ class EventFeed:
         self._link = None
 
     def _open(self) -> Steps[None]:
-        deadline = Deadline(OPENED_WITHIN_S)
+        deadline = Deadline(_OPENED_WITHIN_S)
         call = calls.events(self._job_id, self._last_id)
         link = yield from self._caller.connected(deadline, fresh=True)
         status, headers = yield from self._caller.begun(call, link, deadline)
@@ -653,9 +646,9 @@ class EventFeed:
         self._link, self._parser = link, EventParser()
 
 
-def patiently(caller: Caller, steps: Callable[[], Steps[T]]) -> Steps[T]:
+def _patiently(caller: Caller, steps: Callable[[], Steps[T]]) -> Steps[T]:
     """Carry out read-only steps, with retries for ``retry_for_s`` while the server is unreachable."""
-    until, pause = None, FIRST_LOOK_S
+    until, pause = None, _FIRST_LOOK_S
     while True:
         try:
             return (yield from steps())
@@ -665,7 +658,7 @@ def patiently(caller: Caller, steps: Callable[[], Steps[T]]) -> Steps[T]:
             if clock.elapsed_s() + pause > until or error.code == "ERR_SERVER_UNTRUSTED":
                 raise
         yield Sleep(pause)
-        pause = min(pause * 2, LONGEST_LOOK_S)
+        pause = min(pause * 2, _LONGEST_LOOK_S)
 
 
 def document(caller: Caller, path_or_id: str, where: PathPlace) -> Steps[DocumentView]:
@@ -698,21 +691,21 @@ def wait(caller: Caller, id_or_prefix: str, run: int | None, timeout: float | No
     """Wait until the given run of a job has ended, or without ``run`` the whole job."""
     until = None if timeout is None else clock.elapsed_s() + timeout
     stream: EventFeed | None = None
-    streaming, pause = True, FIRST_LOOK_S
+    streaming, pause = True, _FIRST_LOOK_S
     while True:
-        view = yield from patiently(caller, lambda: caller.call(calls.job(id_or_prefix)))
+        view = yield from _patiently(caller, lambda: caller.call(calls.job(id_or_prefix)))
         job = view.details.job
         if job.ended or (run is not None and job.run > run):
             return job
-        left = LOOK_ANYWAY_S if until is None else until - clock.elapsed_s()
+        left = _LOOK_ANYWAY_S if until is None else until - clock.elapsed_s()
         if left <= 0:
             raise TimeoutError(f"job {job.queue_id} was still {job.status} after {timeout:g} seconds")
         if streaming:
             stream = stream or EventFeed(caller, job.queue_id)
-            streaming = yield from _changed(stream, min(left, LOOK_ANYWAY_S), each=run is not None)
+            streaming = yield from _changed(stream, min(left, _LOOK_ANYWAY_S), each=run is not None)
         else:
             yield Sleep(min(left, pause))
-            pause = min(pause * 1.5, LONGEST_LOOK_S)
+            pause = min(pause * 1.5, _LONGEST_LOOK_S)
 
 
 def _changed(stream: EventFeed, timeout_s: float, *, each: bool) -> Steps[bool]:
@@ -724,7 +717,7 @@ def _changed(stream: EventFeed, timeout_s: float, *, each: bool) -> Steps[bool]:
             if event is None or event.name in ("end", "reset"):
                 return event is not None and event.name != "end"
             status = event.data.get("status") if isinstance(event.data, dict) else None
-            if each or status in ENDED:
+            if each or status in _ENDED:
                 return True
     except (ServerTimeout, TimeoutError):
         return True

@@ -36,7 +36,7 @@ def _whole(value: Any) -> Any:
 Whole = Annotated[int, BeforeValidator(_whole)]
 Text = Annotated[str, AfterValidator(_storable)]
 Name = Annotated[Text, Field(min_length=1, max_length=255)]
-Moment = Annotated[Text, Field(json_schema_extra={"format": "date-time"})]
+_Moment = Annotated[Text, Field(json_schema_extra={"format": "date-time"})]
 """A time as text; the service reads it, and says what is wrong with it."""
 
 
@@ -54,19 +54,19 @@ class PlaceBody(RequestBody):
     branch: Name | None = Field(None, description="Branch; by default `main`.")
 
 
-After = Annotated[
+_After = Annotated[
     list[Name], Field(max_length=MOST_DEPENDENCIES, description="Ids of jobs that have to end first.")
 ]
-Webhook = Annotated[
+_Webhook = Annotated[
     Text | None, Field(max_length=2_000, description="URL that the end of the job is sent to, signed.")
 ]
-OnDependencyFailure = Annotated[
+_OnDependencyFailure = Annotated[
     Literal["cancel", "run"],
     Field(description="What to do if one of these fails or is cancelled."),
 ]
 
 
-LimitName = Annotated[
+_LimitName = Annotated[
     Text | None, Field(max_length=KEY_LENGTH, description="Key of a limit that the job counts for.")
 ]
 
@@ -111,7 +111,7 @@ class IndexFields(PlaceBody):
     chunk_size: Whole | None = Field(None, ge=16, le=8192, description="Chunk size in tokens.")
     chunk_overlap: Whole | None = Field(None, ge=0, le=4096, description="Tokens repeated between chunks.")
     priority: Whole | None = Field(None, ge=0, le=10, description="0 (bulk) to 10 (a person is waiting).")
-    run_at: Moment | None = Field(None, description="Earliest start, ISO 8601 with a zone.")
+    run_at: _Moment | None = Field(None, description="Earliest start, ISO 8601 with a zone.")
     delay: float | None = Field(None, ge=0, allow_inf_nan=False, description="Seconds until the start.")
     timeout_s: Whole | None = Field(
         None, ge=1, description="Seconds from the first start to the end of the whole job, files included."
@@ -120,10 +120,10 @@ class IndexFields(PlaceBody):
         None,
         description="Run alone among the serial jobs of its collection, in order.",
     )
-    after: After = []
-    on_dependency_failure: OnDependencyFailure = "cancel"
-    limit: LimitName = None
-    webhook: Webhook = None
+    after: _After = []
+    on_dependency_failure: _OnDependencyFailure = "cancel"
+    limit: _LimitName = None
+    webhook: _Webhook = None
 
 
 class IndexBody(IndexFields):
@@ -269,20 +269,20 @@ class CallBody(RequestBody):
     collection: Name | None = Field(None, description="Collection; by default the server's.")
     key: Name | None = Field(None, description="Calls with the same key are one job while it lives.")
     priority: Whole | None = Field(None, ge=0, le=10, description="0 (bulk) to 10 (a person is waiting).")
-    run_at: Moment | None = Field(None, description="Earliest start, ISO 8601 with a zone.")
+    run_at: _Moment | None = Field(None, description="Earliest start, ISO 8601 with a zone.")
     delay: float | None = Field(None, ge=0, allow_inf_nan=False, description="Seconds until the start.")
     max_retries: Whole | None = Field(None, ge=0, le=1000, description="By default the function's.")
     timeout_s: Whole | None = Field(None, ge=1, description="Maximum run time of one attempt, in seconds.")
-    after: After = []
-    on_dependency_failure: OnDependencyFailure = "cancel"
-    limit: LimitName = None
+    after: _After = []
+    on_dependency_failure: _OnDependencyFailure = "cancel"
+    limit: _LimitName = None
     result_ttl: Whole | None = Field(
         None,
         ge=1,
         le=LONGEST_TTL_S,
         description="Seconds for which the result is kept; by default the function's.",
     )
-    webhook: Webhook = None
+    webhook: _Webhook = None
     on_success: Name | None = Field(None, description="Function that is called if the job is done.")
     on_failure: Name | None = Field(None, description="Function that is called if the job is not done.")
 

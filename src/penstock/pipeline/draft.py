@@ -5,8 +5,7 @@ Small files are drafted in the worker process, large ones in the sandbox.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -26,6 +25,7 @@ from penstock.pipeline.chunk.text import (
 from penstock.pipeline.embed.protocol import Embedder
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Attachment, ExtractedText, Page, Properties, Shape
+from penstock.strict_json import fingerprint
 from penstock.vocabulary import how_many, none_read, with_remedy
 
 OCR_NEEDED = Failure("ERR_NO_TEXT", with_remedy("no text, OCR needed", "Index again with --ocr."))
@@ -243,12 +243,6 @@ NO_PICTURES = "none"
 """In the same place: every page has a usable text layer, so that OCR makes no difference."""
 
 
-def fingerprint(parts: Mapping[str, object]) -> str:
-    """16 hex digits of the names and values given, in any order."""
-    canonical = msgspec.json.encode(dict(sorted(parts.items())))
-    return hashlib.sha256(canonical).hexdigest()[:16]
-
-
 def fingerprints(
     sizes: ChunkSizes,
     embedder: Embedder,
@@ -265,7 +259,6 @@ def fingerprints(
     ``grammar``: language of an optional grammar that is installed, and cuts the file. ``ocr``: fingerprint of
     how pictures are read, or OCR_OFF, for extractors of files that may hold some.
     """
-    # Imported here: a search needs only ``fingerprint``, and should start quickly.
     from penstock.pipeline.chunk import text
     from penstock.pipeline.chunk.text import added_chunker_versions
     from penstock.pipeline.extract.factory import extractor

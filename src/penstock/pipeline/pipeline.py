@@ -19,7 +19,6 @@ from penstock.pipeline.chunk.text import CHARS_PER_TOKEN, ChunkSizes
 from penstock.pipeline.draft import (
     NO_PICTURES,
     OCR_OFF,
-    fingerprint,
     fingerprints,
     keep_reading,
     ocr_in,
@@ -32,6 +31,7 @@ from penstock.pipeline.extract.charset import whole_lines
 from penstock.pipeline.extract.factory import extract, is_plain, is_sandboxed
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits
 from penstock.pipeline.ocr.pages import OcrSetup, combined, page_memory, with_warning_if_poor
+from penstock.strict_json import fingerprint
 from penstock.vocabulary import shown_size
 
 if TYPE_CHECKING:

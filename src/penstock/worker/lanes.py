@@ -38,7 +38,6 @@ from penstock.catalog.values import (
     TaskStatus,
 )
 from penstock.errors import FingerprintMismatch, InvalidText, NoText, StoreError, TokenLimitReached
-from penstock.handlers.generations import EMBEDDED, RESTART_NOTES
 from penstock.handlers.source_files import NO_FILES, UnusedFiles
 from penstock.named_tuple import NamedTuple
 from penstock.pipeline.chunk.text import CHARS_PER_TOKEN
@@ -188,6 +187,9 @@ def settlement_for(
     if document is None:
         return transitions.released(job, "its document is gone; the file is read again")
     if document.state is GenerationState.DROPPED:
+        # Imported here: this module is also loaded where a folder turns out to be unchanged.
+        from penstock.handlers.generations import RESTART_NOTES
+
         if document.note in RESTART_NOTES:
             return transitions.released(job, document.note)
         return transitions.done(job, result_json=_json({"outcome": document.note or "superseded"}))
@@ -234,6 +236,8 @@ def _ledger_entry(job: Job, document: Document, settlement: Settlement) -> Ledge
 
 
 def _result(job: Job, document: Document, missing: list[MissingPart], made: ChunkOrigins) -> dict[str, Any]:
+    from penstock.handlers.generations import EMBEDDED
+
     result: dict[str, Any] = {
         "outcome": "indexed",
         "pages": document.page_count,

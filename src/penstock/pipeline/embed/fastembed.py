@@ -15,7 +15,7 @@ from penstock.errors import InvalidSetting, ModelDamaged, ModelUnavailable
 from penstock.extensions import install_remedy
 from penstock.lazy_pattern import lazy_pattern
 from penstock.named_tuple import NamedTuple
-from penstock.pipeline.draft import fingerprint
+from penstock.strict_json import fingerprint
 
 if TYPE_CHECKING:
     import numpy as np

@@ -22,8 +22,8 @@ import msgspec
 
 from penstock.catalog.rules.words import HUMP, STOP_WORDS
 from penstock.lazy_pattern import lazy_pattern
-from penstock.pipeline.draft import fingerprint
 from penstock.pipeline.embed.protocol import DIMENSION, TableFiles, WordPieces, find_table_files
+from penstock.strict_json import fingerprint
 
 if TYPE_CHECKING:
     import numpy as np

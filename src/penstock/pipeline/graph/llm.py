@@ -13,7 +13,6 @@ import msgspec
 from penstock.catalog.graph import MAX_NAME, Entity, Extraction, Relation, name_key
 from penstock.errors import JobError, PermanentFailure, ServiceUnavailable
 from penstock.pipeline.budget import CallLimitReached, CallLimits
-from penstock.pipeline.draft import fingerprint
 from penstock.pipeline.endpoint import (
     BadAnswer,
     EndpointOptions,
@@ -24,6 +23,7 @@ from penstock.pipeline.endpoint import (
 from penstock.pipeline.endpoint_client import Endpoint
 from penstock.pipeline.graph.prose import DATE, NAME, ORGANISATION, PERSON, PLACE, QUANTITY, RELATED, TERM
 from penstock.pipeline.graph.protocol import NOTHING, SERVICE, GraphDocument
+from penstock.strict_json import fingerprint
 
 # Answers of a language model as entities and relations: names missing from the text are left out.
 #

@@ -10,10 +10,10 @@ import msgspec
 from penstock.errors import ComponentMissing, UnreadableDocument
 from penstock.lazy_pattern import lazy_pattern
 from penstock.named_tuple import NamedTuple
-from penstock.pipeline.draft import fingerprint
 from penstock.pipeline.endpoint import EndpointOptions
 from penstock.pipeline.extract.protocol import ExtractedText, OcrReason, Page
 from penstock.pipeline.ocr.protocol import OcrEngine, OcrOptions, RecognizedText
+from penstock.strict_json import fingerprint
 
 if TYPE_CHECKING:
     from penstock.pipeline.extract.protocol import PagedDocument
