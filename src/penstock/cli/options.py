@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import click
 
 from penstock.errors import InvalidPayload, InvalidRequest, RelativePath
-from penstock.service.paths import real_path
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
@@ -112,6 +111,8 @@ def add_path(payload: dict[str, Any], item_type: str, path: str | None) -> None:
     """Put ``--path``, absolute and with links resolved, into the path field of the item type."""
     if path is None:
         return
+    from penstock.service.paths import real_path
+
     field = PATH_FIELDS.get(item_type)
     if field is None:
         raise InvalidPayload(

@@ -18,7 +18,6 @@ from penstock.cli.options import agreed
 from penstock.cli.output import emit, emit_json, printable, span, table
 from penstock.cli.progress import drawn_bar, shown_live
 from penstock.cli.session import QUEUE_DISABLED, Session
-from penstock.service.paths import real
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
@@ -401,6 +400,8 @@ def rebuild(session: Session, /, paths: tuple[str, ...], **given: Any) -> None:
     \b
     PENSTOCK_EMBEDDER=hashing penstock rebuild --dry-run
     """
+    from penstock.service.paths import real
+
     roots = [real(path) for path in paths]
     narrowed = bool(roots or given["tenant"] or given["collection"])
     plan = session.assembly.rebuilder.plan(roots, tenant_id=given["tenant"], collection=given["collection"])

@@ -120,15 +120,15 @@ class AsyncTransport:
             self._idle, self._loop = [], loop
         while self._idle and not fresh:
             link = self._idle.pop()
-            reader, writer = link.transport
+            streams: _Streams = link.transport
             if (
                 clock.elapsed_s() - link.idle_since < IDLE_S
-                and not reader.at_eof()
-                and not writer.is_closing()
+                and not streams.reader.at_eof()
+                and not streams.writer.is_closing()
             ):
                 link.reused = True
                 return link
-            writer.close()
+            streams.writer.close()
         address = self._caller.address
         name = address.host if self._tls is not None else None
         made = await asyncio.open_connection(address.host, address.port, ssl=self._tls, server_hostname=name)

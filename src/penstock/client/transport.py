@@ -22,8 +22,7 @@ import msgspec
 
 from penstock import clock, errors
 from penstock.client import calls
-from penstock.client.calls import ApiCall
-from penstock.client.uploads import FileBody
+from penstock.client.calls import ApiCall, FileBody
 from penstock.errors import (
     InvalidAnswer,
     InvalidSetting,

@@ -16,9 +16,8 @@ from starlette.types import Scope
 
 from penstock.errors import InvalidRequest
 from penstock.http.index_routes import ACCEPTED, AllowExternal, accepted
-from penstock.http.library_bodies import LibraryBody, LibraryUploadFields, Requirement
 from penstock.http.problems import described, respond
-from penstock.http.request_bodies import Name
+from penstock.http.request_bodies import LibraryBody, LibraryUploadFields, Name, Requirement
 from penstock.http.request_context import Reader, Sender, Writer, reads, writes
 from penstock.http.upkeep_routes import TenantQuery
 from penstock.http.uploads import UploadStream, is_upload, received_upload

@@ -20,9 +20,8 @@ from penstock import clock
 from penstock.catalog.values import Source
 from penstock.errors import InvalidRequest, PenstockError, RequestTooSlow
 from penstock.http.index_routes import QUEUED
-from penstock.http.library_bodies import LibraryUploadFields
 from penstock.http.problems import described, problem_response, respond
-from penstock.http.request_bodies import IndexFields, UploadFields
+from penstock.http.request_bodies import IndexFields, LibraryUploadFields, UploadFields
 from penstock.http.request_context import Reader, Sender, Writer, reads, writes
 from penstock.service.pages import MAX_WIDTH, WIDTHS, PageFrames, ShownPage
 from penstock.service.shares import Taker
