@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import functools
 import os
+import re
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.errors import ExtensionFailed
-from penstock.lazy_pattern import lazy_pattern
 
 if TYPE_CHECKING:
     from importlib.metadata import PathDistribution
@@ -162,7 +162,7 @@ def _declares(metadata: str) -> bool:
         return False
 
 
-_REQUIREMENT = lazy_pattern(r"(?P<needed>[^;]+);.*\bextra\s*==\s*['\"](?P<extra>[\w-]+)['\"]")
+_REQUIREMENT = r"(?P<needed>[^;]+);.*\bextra\s*==\s*['\"](?P<extra>[\w-]+)['\"]"
 
 
 class Extra(msgspec.Struct, frozen=True):
@@ -215,7 +215,7 @@ def install_command(extra: str) -> str:
         listed = importlib.metadata.requires("penstock") or ()
     except importlib.metadata.PackageNotFoundError:
         listed = ()
-    found = map(_REQUIREMENT.fullmatch, listed)
+    found = [re.fullmatch(_REQUIREMENT, one) for one in listed]
     needed = [match["needed"].strip() for match in found if match and match["extra"] == extra]
     # Without metadata this is an unpacked source tree.
     return f"pip install {shlex.join(needed or [f'.[{extra}]'])}"

@@ -10,7 +10,6 @@ from urllib.parse import unquote
 import msgspec
 
 from penstock.errors import InvalidSetting
-from penstock.lazy_pattern import lazy_pattern
 
 Engine: TypeAlias = Literal["memory", "sqlite", "jsonl", "postgres", "redis"]
 
@@ -90,13 +89,13 @@ class StoreUrl(msgspec.Struct, frozen=True):
         """
         start, end = _password_span(self.text)
         shown = self.text[:start] + (MASK if end > start else "") + self.text[end:]
-        return _SECRET_OPTION.sub(rf"\1{MASK}", shown)
+        return re.sub(_SECRET_OPTION, rf"\1{MASK}", shown)
 
     def mask_in(self, text: str) -> str:
         """Remove the URL's password and its parts from a text such as a driver's error message."""
         start, end = _password_span(self.text)
         secrets = [self.text[start:end], *re.split(r"[@/?#:]", self.text[start:end])]
-        secrets += [found[2] for found in _SECRET_OPTION.finditer(self.text)]
+        secrets += [found[2] for found in re.finditer(_SECRET_OPTION, self.text)]
         text = text.replace(self.text, self.masked)
         for secret in sorted(secrets, key=len, reverse=True):
             if len(secret) >= _SHORTEST_SECRET:
@@ -114,7 +113,7 @@ class StoreUrl(msgspec.Struct, frozen=True):
         names = [unquote(part.partition("=")[2]) for part in parts if part.partition("=")[0] == "schema"]
         if not names:
             return self.text, None
-        if len(names) > 1 or not _SCHEMA_NAME.fullmatch(names[0]):
+        if len(names) > 1 or not re.fullmatch(_SCHEMA_NAME, names[0]):
             raise InvalidSetting(
                 f"schema={names[-1][:100]!r} in the postgresql:// URL is not a name that can be used",
                 remedy="Write ?schema=NAME once: up to 63 lower-case letters, digits, _; no digit or pg_ "
@@ -153,17 +152,18 @@ def _absolute(name: str) -> Path:
         raise InvalidSetting(f"{name[:200]!r}: there is no such home directory") from None
 
 
-_SCHEMA_NAME = lazy_pattern(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
-_SECRET_OPTION = lazy_pattern(
+# Texts, which ``re`` compiles at the first use: a short command has few of these URLs.
+_SCHEMA_NAME = r"(?!pg_)[a-z_][a-z0-9_]{0,62}"
+_SECRET_OPTION = (
+    r"(?i)"
     r"((?:^|[?&;\s])[^=&;#\s]*(?:passw|pwd|secret|token|key|auth|credential)[^=&;#\s]*\s*=\s*)"
-    r"('[^']*'|[^&;#\s]*)",
-    re.IGNORECASE,
+    r"('[^']*'|[^&;#\s]*)"
 )
-_SCHEME = lazy_pattern(r"\s*(?:[A-Za-z][A-Za-z0-9+.-]*://|(?:postgres(?:ql)?|rediss?|unix|sqlite|jsonl):?/*)")
-_HOSTS = lazy_pattern(r"(?:(?:\[[^\]]*\]|[^:,\[\]]*)(?::[0-9]*)?(?:,|$))*")
+_SCHEME = r"\s*(?:[A-Za-z][A-Za-z0-9+.-]*://|(?:postgres(?:ql)?|rediss?|unix|sqlite|jsonl):?/*)"
+_HOSTS = r"(?:(?:\[[^\]]*\]|[^:,\[\]]*)(?::[0-9]*)?(?:,|$))*"
 """Hosts with ports, in a URL without a user."""
-_QUERY = lazy_pattern(r"[^?@]*\?(?:[\w.-]+=[^&]*(?:&|$))*")
-_FILES = lazy_pattern(r"\s*(?:sqlite|jsonl|file)://")
+_QUERY = r"[^?@]*\?(?:[\w.-]+=[^&]*(?:&|$))*"
+_FILES = r"\s*(?:sqlite|jsonl|file)://"
 _SHORTEST_SECRET = 3
 
 
@@ -172,15 +172,15 @@ def _password_span(url: str) -> tuple[int, int]:
 
     Malformed URLs hide more rather than less.
     """
-    found = _SCHEME.match(url)
+    found = re.match(_SCHEME, url)
     start = found.end() if found else 0
     rest = url[start:]
     authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
     at = rest.rfind("@")
-    if _FILES.match(url) and not (":" in authority and "@" in authority):
+    if re.match(_FILES, url) and not (":" in authority and "@" in authority):
         return 0, 0
-    if "@" not in authority and _HOSTS.fullmatch(authority):
-        if at < 0 or _QUERY.fullmatch(rest[len(authority) :]):
+    if "@" not in authority and re.fullmatch(_HOSTS, authority):
+        if at < 0 or re.fullmatch(_QUERY, rest[len(authority) :]):
             return 0, 0
     elif at < 0:
         at = len(rest)
