@@ -429,7 +429,7 @@ class Assembly:
             run_stdio(self, worker.ensure)
 
     def watch(self, paths: Sequence[str], *, with_worker: bool, **options: Any) -> None:
-        """Index paths and watch them; see ``watch.watcher.run_watcher``."""
+        """Index paths and watch them; see ``watch.run_watcher``."""
         refuse_missing("watch", "the watcher")
         from penstock.watch import run_watcher
         from penstock.worker.launch import on_demand_worker

@@ -41,9 +41,6 @@ if TYPE_CHECKING:
     from penstock.service.upkeep import Difference
 
 
-# ``penstock documents`` and ``why``.
-
-
 MISSING_NAMED = 10
 """Failed pages and chunks named by ``why``."""
 
@@ -411,9 +408,6 @@ def why(
             for one in reason.below
         ]
         emit("\n" + table(["state", "path", "reason"], rows))
-
-
-# ``penstock rename``, ``delete``, ``delete-tenant`` and ``verify``.
 
 
 SHOWN = 20

@@ -16,11 +16,9 @@ if TYPE_CHECKING:
     from penstock.catalog.values import Place
     from penstock.cli.services import Services
     from penstock.cli.session import Session
-    from penstock.service.hits import Coverage, Hit, HitLocation
-    from penstock.service.hits import SearchResult as PlacesSearchResult
+    from penstock.service.hits import Coverage, Hit, HitLocation, SearchResult
     from penstock.service.passages import PromptContext
     from penstock.service.projects import Placement
-    from penstock.service.search import SearchResult
 
 
 _INDENT = "    "
@@ -218,7 +216,7 @@ def scope(session: Session, given: dict[str, Any]) -> tuple[Services, Placement,
     return session.readers, place, placed
 
 
-def covered_by(answer: PlacesSearchResult | PromptContext, place: Placement) -> Coverage:
+def covered_by(answer: SearchResult | PromptContext, place: Placement) -> Coverage:
     """The part of the index that a search covered; a server knows the tenant of a project, not the name."""
     import msgspec
 

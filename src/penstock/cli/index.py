@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from penstock.cli.exit_codes import INTERRUPTED, OK, REFUSED, UNREADABLE
-from penstock.cli.exit_codes import exit_code as index_paths_exit_code
+from penstock.cli.exit_codes import INTERRUPTED, OK, REFUSED, UNREADABLE, exit_code
 from penstock.cli.options import all_words
 from penstock.cli.output import collected_json, emit, emit_error, emit_json, printable, table, wrapped
 from penstock.cli.progress import receipt_as_json, shown_live
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
     from penstock.service.job_views import InsideFiles, JobReport, TypeOutcome
     from penstock.service.requests import Receipt
     from penstock.service.why import FailedPath
-
-
-# ``penstock index A B``: several paths, with one answer and one exit code.
 
 
 def index_each(
@@ -76,7 +72,7 @@ def _code_of(session: Session, path: str, index: Callable[[str], None]) -> int:
             emit_json({"error": {"code": error.code, "message": error.message, "remedy": error.remedy}})
         else:
             emit_error(error, as_json=False)
-        return index_paths_exit_code(error)
+        return exit_code(error)
     return OK
 
 
@@ -93,16 +89,15 @@ def _named(paths: Sequence[str], most: int = 5) -> str:
     return ", ".join(printable(path) for path in paths[:most]) + (", …" if len(paths) > most else "")
 
 
-# # Files that failed in this run and in an earlier one are listed apart. The latter are unchanged, were not
-# read again, and do not change the exit code.
-
-
 NAMED = 3
 """Paths named for each reason and remedy, and remedies for each reason."""
 
 
 class JobFailures(NamedTuple):
-    """Failures at and below the path of a job: of this job, and of earlier ones."""
+    """Failures at and below the path of a job: of this job, and of earlier ones.
+
+    The latter are listed apart: they are unchanged, were not read again, and do not change the exit code.
+    """
 
     now: list[FailedPath]
     before: list[FailedPath]
@@ -237,11 +232,6 @@ def _failures_exit_code(job: Job, failures: JobFailures) -> int:
     """Exit code of a job that failed. One for a single file may only repeat an earlier failure."""
     repeated = job.item_type == "file" and bool(failures.before) and not failures.now
     return UNREADABLE if repeated else REFUSED
-
-
-# Summary of an index job: what was done, what was left out, and the same as JSON.
-#
-# The failed files follow the summary in a section of their own; see ``index_failures``.
 
 
 _TOP_REASONS = 3

@@ -402,9 +402,6 @@ def _print_models(overview: Overview, embedder: str) -> None:
         emit("\n" + fields(facts))
 
 
-# ``penstock cancel`` and ``retry``; ``penstock queue purge``, ``pause`` and ``resume``.
-
-
 @click.command()
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
 @click.pass_context
@@ -588,9 +585,6 @@ def _named(tenant_id: str, collection: str) -> str:
         return "everything"
     parts = [("tenant", tenant_id), ("collection", collection)]
     return ", ".join(f"{noun} {name}" for noun, name in parts if name != "*")
-
-
-# ``penstock queue``: the group of commands, and ``queue add``.
 
 
 _PLACED = frozenset(("file", "folder", "project", "rename", "delete_document"))

@@ -144,35 +144,6 @@ def cli(
     context.call_on_close(lambda: _close(session))
 
 
-COMMANDS = {
-    name: f"{module}:{name.replace('-', '_')}{'_' * iskeyword(name)}"
-    for modules in TASKS.values()
-    for name, module in modules.items()
-}
-"""Module and function of each command. The function of one named like a keyword ends with an underscore."""
-_FORMER_COMMANDS = {
-    "gateway": "redis:gateway",
-    "ingest": "redis:ingest",
-    "start": "server:serve",
-}
-"""Former spellings, which help and completion leave out."""
-
-cli.commands = LazyCommands(COMMANDS, _FORMER_COMMANDS, prepare=add_global_options)
-
-
-def main() -> NoReturn:
-    mend_standard_streams()
-    cli(prog_name="penstock")
-    raise AssertionError("click leaves by SystemExit")
-
-
-if __name__ == "__main__":
-    main()
-
-
-# ``penstock completion``: the script that completes commands and options in a shell.
-
-
 SHELLS = ("bash", "zsh", "fish")
 VARIABLE = "_PENSTOCK_COMPLETE"
 """Set by the script when it asks the command for completions; click derives the name from ``penstock``."""
@@ -200,3 +171,29 @@ def completion(context: click.Context, shell: str) -> None:
         emit_json({"shell": shell, "script": script})
     else:
         emit(script)
+
+
+COMMANDS = {
+    name: f"{module}:{name.replace('-', '_')}{'_' * iskeyword(name)}"
+    for modules in TASKS.values()
+    for name, module in modules.items()
+}
+"""Module and function of each command. The function of one named like a keyword ends with an underscore."""
+_FORMER_COMMANDS = {
+    "gateway": "redis:gateway",
+    "ingest": "redis:ingest",
+    "start": "server:serve",
+}
+"""Former spellings, which help and completion leave out."""
+
+cli.commands = LazyCommands(COMMANDS, _FORMER_COMMANDS, prepare=add_global_options)
+
+
+def main() -> NoReturn:
+    mend_standard_streams()
+    cli(prog_name="penstock")
+    raise AssertionError("click leaves by SystemExit")
+
+
+if __name__ == "__main__":
+    main()

@@ -156,9 +156,6 @@ def time_left(seconds: float, share: float) -> str:
     return f", {span(seconds * (1 - share) / share)} left"
 
 
-# ``penstock import``: take over the rows of another queue.
-
-
 KINDS = (
     "unified-queue",
     "legacy-queues",
@@ -373,9 +370,6 @@ class ImportProgress:
     def _write(self, line: str) -> None:
         sys.stderr.write(f"\x1b[2K{line}")
         sys.stderr.flush()
-
-
-# ``penstock rebuild``: re-index outdated documents, after a look at the cost.
 
 
 @click.command()

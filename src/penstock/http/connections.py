@@ -23,14 +23,6 @@ from penstock import clock
 from penstock.errors import InvalidRequest, PenstockError, RequestHeadTooLarge, RequestTooSlow, ServerBusy
 from penstock.http.problems import problem_response
 
-# The machine that a request comes from, also behind a reverse proxy.
-#
-# Everything that a proxy passes on comes from its one address. A part for each machine would then be one
-# part for all people behind the proxy, so the address of a proxy has none: the proxy says who the sender is,
-# in ``X-Forwarded-For``. Only the last entry is the proxy's own, so that a sender cannot choose another
-# address.
-
-
 _Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -40,7 +32,13 @@ _SITE = 64
 
 
 class Peers:
-    """Names of machines. ``proxies``: addresses and networks of proxies, besides this machine itself."""
+    """Names of the machines that requests come from, also behind a reverse proxy.
+
+    Everything that a proxy passes on comes from its one address. A part for each machine would then be one
+    part for all people behind the proxy, so the address of a proxy has none: the proxy says who the sender
+    is, in ``X-Forwarded-For``. Only the last entry is the proxy's own, so that a sender cannot choose
+    another address. ``proxies``: addresses and networks of proxies, besides this machine itself.
+    """
 
     def __init__(self, proxies: Iterable[str] = ()) -> None:
         self._proxies: tuple[_Network, ...] = tuple(
@@ -341,16 +339,11 @@ def _answer(error: PenstockError, status: int) -> bytes:
     return STATUS_LINE[status] + head + b"\r\n" + bytes(answer.body)
 
 
-# Connections with TLS, which are counted from their begin.
-#
-# A server of asyncio tells of a connection only after the handshake: senders without one could take all open
-# files.
-
-
 class TlsConnection(SSLProtocol):
     """TLS below a connection. During the handshake it is counted, and gives way, like one without a request.
 
-    ``named``: the arguments of uvicorn.
+    A server of asyncio tells of a connection only after the handshake: senders without one could take all
+    open files. ``named``: the arguments of uvicorn.
     """
 
     def __init__(self, *, context: ssl.SSLContext, open_connections: OpenConnections, **named: Any) -> None:

@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 from fastapi import APIRouter
-from fastapi import Request as SessionRoutesRequest
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
@@ -486,7 +485,7 @@ async def me(sender: Reader) -> Response:
     summary="Begin a session",
 )
 @signs
-def begin(request: SessionRoutesRequest, body: SessionBody) -> Response:
+def begin(request: Request, body: SessionBody) -> Response:
     """Turn a key into a cookie, for a browser. It counts as the key, until it ends or the key does."""
     token = request.app.state.shared.sessions.begin(body.key)
     answer = Response(status_code=204)
@@ -504,7 +503,7 @@ def begin(request: SessionRoutesRequest, body: SessionBody) -> Response:
     summary="End the session",
 )
 @signs
-def end(request: SessionRoutesRequest) -> Response:
+def end(request: Request) -> Response:
     """End the session of the cookie, if there is one, and remove the cookie."""
     token = request.cookies.get(_COOKIE)
     if token:

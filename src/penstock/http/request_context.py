@@ -149,7 +149,7 @@ class Sender:
     def __init__(
         self, principal: Principal, shared: Shared, *, taker: Taker = NOBODY, wants_values: bool = False
     ) -> None:
-        """``wants_values``: the sender accepts the library's own values; see ``answers.VALUES``."""
+        """``wants_values``: the sender accepts the library's own values; see ``problems.VALUES``."""
         self.principal = principal
         self.shared = shared
         self.taker = taker

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Generic, TypeVar
 import msgspec
 from anyio import to_thread
 from fastapi import APIRouter, Path, Query
-from fastapi import Request as FileRoutesRequest
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.requests import Request
@@ -463,9 +462,7 @@ UPLOADED = {
     summary="Upload a file",
     tags=["index"],
 )
-async def upload(
-    request: FileRoutesRequest, sender: Writer, query: Annotated[UploadFields, Query()]
-) -> Response:
+async def upload(request: Request, sender: Writer, query: Annotated[UploadFields, Query()]) -> Response:
     """Receive a file and queue it. The same name in the same collection replaces the file before.
 
     The body is the file itself, with its `name` in the query, or a form with the part `file` and the options
