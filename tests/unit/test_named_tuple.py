@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 from penstock.named_tuple import NamedTuple
-from tests.syntax_trees import MODULES, module_name, nodes
 
 T = TypeVar("T")
 
@@ -124,16 +123,3 @@ def test_a_pattern_matches_the_fields_in_order():
     match Gate("north", 12):
         case Gate(name, width):
             assert ("north", 12) == (name, width)
-
-
-def test_the_package_makes_no_named_tuples_of_typing():
-    found = [
-        module_name(path)
-        for path in MODULES
-        if module_name(path) != "named_tuple"
-        for node in nodes(path.read_text())
-        if getattr(node, "module", None) == "typing"
-        and any(each.name == "NamedTuple" for each in getattr(node, "names", ()))
-    ]
-
-    assert [] == found
