@@ -847,7 +847,7 @@ def combine(
 ) -> Settings:
     """Combine all sources of settings, and check the result."""
     refuse_unknown(overrides, SETTINGS)
-    found = SettingSources(overrides, environ, files)
+    found = _SettingSources(overrides, environ, files)
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for setting in SETTINGS:
@@ -1132,7 +1132,7 @@ ARGUMENT = "argument"
 DEFAULT = "default"
 
 
-class SettingSources:
+class _SettingSources:
     """Everything that may set a setting but the default: argument, environment, project's file, user's."""
 
     def __init__(

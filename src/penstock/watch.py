@@ -86,7 +86,7 @@ _UNWATCHED = ("/.git/", "/.hg/", "/.svn/", "/.jj/", "/.penstock/")
 log = logging.getLogger("penstock.watch")
 
 
-class WatchedRoot:
+class _WatchedRoot:
     """One root with its pending changes."""
 
     def __init__(self, plan: ChangePlan, jobs: Jobs, state_dir: str) -> None:
@@ -206,12 +206,12 @@ def run_watcher(
     _watch(roots, stop, rescan_s=rescan_s, submitted=submitted, report=report)
 
 
-def _root(assembly: Assembly, path: str, state_dir: str, options: dict[str, Any]) -> WatchedRoot:
+def _root(assembly: Assembly, path: str, state_dir: str, options: dict[str, Any]) -> _WatchedRoot:
     # A door decides the priority: 7 for changes of the active project, 5 for others.
     door: Source = "active_project" if is_in_repository(path) else "watcher"
     jobs = Jobs(assembly.queue, assembly.settings, door=door)
     plan = ChangePlan(Documents(assembly.catalog, jobs, assembly.settings), path, assembly.settings, options)
-    return WatchedRoot(plan, jobs, state_dir)
+    return _WatchedRoot(plan, jobs, state_dir)
 
 
 def _outermost(paths: Sequence[str]) -> list[str]:
@@ -224,7 +224,7 @@ def _outermost(paths: Sequence[str]) -> list[str]:
 
 
 def _watch(
-    roots: Sequence[WatchedRoot],
+    roots: Sequence[_WatchedRoot],
     stop: Event,
     *,
     rescan_s: float,

@@ -93,7 +93,7 @@ NAMED = 3
 """Paths named for each reason and remedy, and remedies for each reason."""
 
 
-class JobFailures(NamedTuple):
+class _JobFailures(NamedTuple):
     """Failures at and below the path of a job: of this job, and of earlier ones.
 
     The latter are listed apart: they are unchanged, were not read again, and do not change the exit code.
@@ -130,7 +130,7 @@ class JobFailures(NamedTuple):
         return min(max(new - self.files(job), 0), counted_as_old)
 
 
-def counted(job: Job, counts: dict[str, Any], failures: JobFailures) -> list[str]:
+def counted(job: Job, counts: dict[str, Any], failures: _JobFailures) -> list[str]:
     """Failures as parts of the summary's first line, also of files inside others. ``counts``: of the walk."""
     former = failures.of_former_runs(job)
     failed = failures.files(job) + former + failures.inside()
@@ -141,13 +141,13 @@ def counted(job: Job, counts: dict[str, Any], failures: JobFailures) -> list[str
     return [*parts, *([f"{failed:,} failed"] if failed else [])]
 
 
-def divided(found: Sequence[FailedPath], job: Job) -> JobFailures:
+def divided(found: Sequence[FailedPath], job: Job) -> _JobFailures:
     """Failures at and below the path of a job: those of this job, and earlier ones."""
     now = [one for one in found if one.since is None or one.since >= job.created_at]
-    return JobFailures(now, [one for one in found if one not in now and one.remembered])
+    return _JobFailures(now, [one for one in found if one not in now and one.remembered])
 
 
-def _print_section(job: Job, failures: JobFailures) -> None:
+def _print_section(job: Job, failures: _JobFailures) -> None:
     """Print failures by reason, each with its remedy."""
     from penstock.service.job_views import job_path
 
@@ -211,7 +211,7 @@ def _print_line(text: str, indent: int) -> None:
     emit(wrapped(printable(text), " " * indent))
 
 
-def _failures_json(failures: JobFailures) -> dict[str, Any]:
+def _failures_json(failures: _JobFailures) -> dict[str, Any]:
     return {
         "failures": [_as_json(one) for one in failures.now],
         "failed_before": [_as_json(one) for one in failures.before],
@@ -228,7 +228,7 @@ def _as_json(failure: FailedPath) -> dict[str, Any]:
     }
 
 
-def _failures_exit_code(job: Job, failures: JobFailures) -> int:
+def _failures_exit_code(job: Job, failures: _JobFailures) -> int:
     """Exit code of a job that failed. One for a single file may only repeat an earlier failure."""
     repeated = job.item_type == "file" and bool(failures.before) and not failures.now
     return UNREADABLE if repeated else REFUSED
@@ -271,7 +271,7 @@ _REASONS = {
 """Rules of a walk as words after a number of files or folders."""
 
 
-class IndexRequest(NamedTuple):
+class _IndexRequest(NamedTuple):
     """Facts about the request, for its summary."""
 
     before: JobReport | None = None
@@ -282,15 +282,15 @@ class IndexRequest(NamedTuple):
     """Name and branch of the project that the documents are of."""
 
 
-class IndexOutcome(NamedTuple):
+class _IndexOutcome(NamedTuple):
     """Facts of the catalog about an ended job: failures, files inside others, pages read by OCR."""
 
-    failures: JobFailures
+    failures: _JobFailures
     inside: InsideFiles
     recognized: RecognizedPages
 
 
-def _summary_text(job: Job, seconds: float, request: IndexRequest, outcome: IndexOutcome) -> str:
+def _summary_text(job: Job, seconds: float, request: _IndexRequest, outcome: _IndexOutcome) -> str:
     if job.status == "cancelled":
         # How many of the files sent were still indexed is not counted.
         return f"Cancelled after {seconds:.1f} s. Indexed files stay; the same command does the rest."
@@ -325,7 +325,7 @@ def _nothing_read(job: Job) -> bool:
     return bool(compared) and not counts.get("sent") and not counts.get("moved") and not counts.get("resumed")
 
 
-def _types_table(job: Job, outcome: IndexOutcome) -> str:
+def _types_table(job: Job, outcome: _IndexOutcome) -> str:
     """Files by type and outcome, after a job that has read files; of one or two types only with failures."""
     from penstock.service.job_views import counts_of
 
@@ -348,7 +348,7 @@ def _types_table(job: Job, outcome: IndexOutcome) -> str:
     return table([header[at] for at in kept], [[row[at] or "" for at in kept] for row in rows])
 
 
-def _by_type(job: Job, outcome: IndexOutcome) -> list[TypeOutcome]:
+def _by_type(job: Job, outcome: _IndexOutcome) -> list[TypeOutcome]:
     from penstock.service.job_views import outcomes_by_type
 
     found = outcomes_by_type(job, outcome.failures.now, outcome.failures.before, outcome.inside)
@@ -360,7 +360,7 @@ def _code_text(reason: str) -> str:
     return f"Code is included: {reason} (--no-code leaves it out)."
 
 
-def _counted_files(job: Job, outcome: IndexOutcome) -> str:
+def _counted_files(job: Job, outcome: _IndexOutcome) -> str:
     """Result of a job in one line, without the time."""
     from penstock.service.job_views import counts_of, files_indexed, report_of
 
@@ -464,7 +464,7 @@ def _reasons(skipped: dict[str, int], top: int | None) -> tuple[str, list[str]]:
     ]
 
 
-def _summary_json(job: Job, seconds: float, request: IndexRequest, outcome: IndexOutcome) -> dict[str, Any]:
+def _summary_json(job: Job, seconds: float, request: _IndexRequest, outcome: _IndexOutcome) -> dict[str, Any]:
     """The summary as JSON, without the failed files."""
     from penstock.service.job_views import counts_of, files_indexed, result_of
 
@@ -652,7 +652,7 @@ def follow(
     if may_run_here:
         session.assembly.documents.refuse_another_model()
     receipt = submit()
-    request = IndexRequest(_begun_before(session, receipt), code(), project())
+    request = _IndexRequest(_begun_before(session, receipt), code(), project())
     here = may_run_here and not _claimed_elsewhere(session, receipt.job_id)
     if not session.as_json and not session.quiet:
         watches = "here" if here else "there" if given["wait"] and not disabled else None
@@ -720,7 +720,7 @@ def follow_there(
 ) -> None:
     """Print what a server queued; with ``waits``, wait for the job and print its result."""
     alive = client.ready().workers > 0
-    request = IndexRequest(_begun_before(session, receipt))
+    request = _IndexRequest(_begun_before(session, receipt))
     if not session.as_json and not session.quiet:
         _print_queued(receipt, request, alive=alive, watches="there" if waits else None)
     if not alive and not session.as_json:
@@ -786,7 +786,7 @@ def _claimed_elsewhere(session: Session, job_id: str) -> bool:
     return session.assembly.jobs.job(job_id).status != "pending"
 
 
-def _print_queued(receipt: Receipt, request: IndexRequest, *, alive: bool, watches: str | None) -> None:
+def _print_queued(receipt: Receipt, request: _IndexRequest, *, alive: bool, watches: str | None) -> None:
     """Print what became of the request. ``watches``: ``here`` or ``there``, where this command waits."""
     message = "Job queued!"
     if receipt.dedupe_hit and watches == "there":
@@ -805,7 +805,7 @@ def _print_queued(receipt: Receipt, request: IndexRequest, *, alive: bool, watch
         click.echo(f"A worker is running. Follow it with: penstock jobs {receipt.job_id} --watch", err=True)
 
 
-def _resume_message(request: IndexRequest) -> str:
+def _resume_message(request: _IndexRequest) -> str:
     before = request.before
     if before is None:
         return "The same job was queued before; it runs now."
@@ -814,10 +814,10 @@ def _resume_message(request: IndexRequest) -> str:
     return f"Resuming: {before.files_processed:,} of {how_many(before.files_total, 'file')} done before."
 
 
-def _print_result(session: Session, receipt: Receipt, request: IndexRequest, seconds: float) -> None:
+def _print_result(session: Session, receipt: Receipt, request: _IndexRequest, seconds: float) -> None:
     job, found = session.services.job(receipt.job_id), session.services.outcome(receipt.job_id)
     failures = divided(found.failures, job)
-    outcome = IndexOutcome(failures, found.inside, found.recognized)
+    outcome = _IndexOutcome(failures, found.inside, found.recognized)
     if session.as_json:
         answer = receipt_as_json(receipt) | _summary_json(job, seconds, request, outcome)
         answer["recognized"] = found.recognized

@@ -591,7 +591,7 @@ _PLACED = frozenset(("file", "folder", "project", "rename", "delete_document"))
 """Item types whose path decides the place. Of others the catalog is not opened."""
 
 
-class AddOptions(TypedDict):
+class _AddOptions(TypedDict):
     """The options of ``queue add`` as click passes them."""
 
     payload: str | None
@@ -672,7 +672,7 @@ class AddOptions(TypedDict):
 )
 @click.option("--webhook", metavar="URL", help="URL that the end of the job is sent to, signed.")
 @click.pass_obj
-def add(session: Session, item_type: str, op: str, **options: Unpack[AddOptions]) -> None:
+def add(session: Session, item_type: str, op: str, **options: Unpack[_AddOptions]) -> None:
     """Add one job to the queue.
 
     \b

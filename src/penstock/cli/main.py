@@ -19,7 +19,7 @@ from penstock.cli.session import JSON_HELP, QUIET_HELP, TASKS, Session, TaskGrou
 from penstock.errors import PenstockError
 
 
-class LazyCommands(MutableMapping[str, click.Command]):
+class _LazyCommands(MutableMapping[str, click.Command]):
     """The ``commands`` of a group, each imported at its first use: one does not pay for the options of all.
 
     ``places`` gives module and function: ``{"index": "index:index"}``.
@@ -186,7 +186,7 @@ _FORMER_COMMANDS = {
 }
 """Former spellings, which help and completion leave out."""
 
-cli.commands = LazyCommands(COMMANDS, _FORMER_COMMANDS, prepare=add_global_options)
+cli.commands = _LazyCommands(COMMANDS, _FORMER_COMMANDS, prepare=add_global_options)
 
 
 def main() -> NoReturn:

@@ -25,7 +25,7 @@ from penstock.errors import DiskFull, OutputFailed, PenstockError, TooManyFiles
 from penstock.process_start import escape_control
 
 _GAP = "  "
-NARROWEST = 6
+_NARROWEST = 6
 """Width below which no column is cut."""
 WITHOUT_TERMINAL = 80
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
@@ -99,7 +99,7 @@ def _cell(word: str, style: str, width: int, column: Column) -> str:
 def name_value_lines(found: Sequence[tuple[str, str]], colours: Mapping[str, str], screen: Screen) -> str:
     """Lines of names and values. A value wider than the screen continues below itself."""
     indent = max((cells_wide(name) for name, _ in found), default=0)
-    room = None if screen.width is None else max(screen.width - indent - len(_GAP), NARROWEST)
+    room = None if screen.width is None else max(screen.width - indent - len(_GAP), _NARROWEST)
     lines = []
     for name, value in found:
         style = _style(value, colours) if screen.coloured else ""
@@ -121,9 +121,9 @@ def _fitted(widths: list[int], most: int | None) -> list[int]:
     fitted = list(widths)
     over = sum(fitted) + len(_GAP) * (len(fitted) - 1) - most if most is not None else 0
     if over > 0:
-        fitted[-1] = max(fitted[-1] - over, min(fitted[-1], NARROWEST))
+        fitted[-1] = max(fitted[-1] - over, min(fitted[-1], _NARROWEST))
         over -= widths[-1] - fitted[-1]
-    while over > 0 and max(fitted) > NARROWEST:
+    while over > 0 and max(fitted) > _NARROWEST:
         fitted[fitted.index(max(fitted))] -= 1
         over -= 1
     return fitted

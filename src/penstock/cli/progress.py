@@ -165,7 +165,7 @@ MOST_DOCUMENTS = 50
 """Documents whose pages are counted at a time."""
 
 
-class PageCount(NamedTuple):
+class _PageCount(NamedTuple):
     """Pages read or failed, and all pages, of the documents that were waited for so far."""
 
     done: int
@@ -187,7 +187,7 @@ class PageProgress:
         self._totals: dict[int, int] = {}
         """Pages of the documents seen: those that have ended stay in the count, which never goes back."""
 
-    def of(self, jobs: Iterable[Job]) -> PageCount | None:
+    def of(self, jobs: Iterable[Job]) -> _PageCount | None:
         """Count the pages of the documents waited for, now and before; None if these jobs wait for none."""
         waited = [job.waiting_for for job in jobs if job.waiting and job.waiting_for is not None]
         ids = [int(text) for text in waited if text.isdecimal()][:MOST_DOCUMENTS]
@@ -200,7 +200,7 @@ class PageProgress:
         self._totals |= {each: progress.total_pages for each, progress in found.items()}
         done = sum(each.ocr_completed_pages + each.ocr_failed_pages for each in found.values())
         ended = sum(total for each, total in self._totals.items() if each not in found)
-        return PageCount(done + ended, sum(self._totals.values()))
+        return _PageCount(done + ended, sum(self._totals.values()))
 
     def close(self) -> None:
         if self._catalog is not None:
@@ -211,7 +211,7 @@ LOOK_S = 0.2
 _SAMPLE_S = 2.0
 _SAMPLED = 500
 """Pending files whose sizes are read to estimate the work left."""
-LEAST_SHARE = 0.005
+_LEAST_SHARE = 0.005
 """Share of the work that must be done before an estimate of the time left."""
 _WIDE_LINE = 100
 """Terminal width from which the line has a full bar, a verb and the path as given."""
@@ -235,11 +235,11 @@ class JobSample(NamedTuple):
     failed: int = 0
     message: str = ""
     chunks: int = 0
-    pages: PageCount | None = None
+    pages: _PageCount | None = None
     """Pages of the documents in work that are read by tasks."""
 
 
-class JobReader(Protocol):
+class _JobReader(Protocol):
     """Jobs of the queue, or of a server."""
 
     def job(self, id_or_prefix: str, /) -> Job: ...
@@ -256,7 +256,7 @@ class JobProgress:
 
     def __init__(
         self,
-        jobs: JobReader,
+        jobs: _JobReader,
         job_id: str,
         clock: Callable[[], float] = time.monotonic,
         *,
@@ -277,7 +277,7 @@ class JobProgress:
         self._mean_size = 0.0
         self._sample_at = 0.0
         self._page_progress = page_progress
-        self._pages: PageCount | None = None
+        self._pages: _PageCount | None = None
 
     def sample(self) -> JobSample:
         from penstock.service.job_views import counts_of
@@ -451,7 +451,7 @@ def line_text(seen: JobSample, first: JobSample | None, room: int) -> str:
     first = first or seen
     elapsed, done = seen.at - first.at, seen.done - first.done
     gained = seen.share - (first.share or 0.0)
-    if elapsed > 1 and gained > LEAST_SHARE and seen.share < 1:
+    if elapsed > 1 and gained > _LEAST_SHARE and seen.share < 1:
         parts.append(f"{_clock(elapsed * (1 - seen.share) / gained)} left")
     if seen.pages is not None:
         parts.append(str(seen.pages))

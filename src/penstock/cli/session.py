@@ -158,7 +158,7 @@ class HelpFormatter(click.HelpFormatter):
         return super().getvalue().replace(_KEPT_TOGETHER, _HYPHEN)
 
 
-class CommandContext(click.Context):
+class _CommandContext(click.Context):
     """The context of every command."""
 
     formatter_class = HelpFormatter
@@ -173,7 +173,7 @@ class CommandContext(click.Context):
 class CommandGroup(click.Group):
     """A group whose help lists commands in the order they were added, each with its first sentence."""
 
-    context_class = CommandContext
+    context_class = _CommandContext
     tasks: Mapping[str, Iterable[str]] | None = None
     """Headings with their commands; by default one heading for all."""
 
@@ -516,7 +516,7 @@ def add_global_options(command: click.Command) -> None:
         "--json": click.Option(["--json", "as_json"], is_flag=True, help=JSON_HELP),
         "--quiet": click.Option(["-q", "--quiet"], is_flag=True, help=QUIET_HELP),
     }
-    command.context_class = CommandContext
+    command.context_class = _CommandContext
     for name, option in made.items():
         if name not in present:
             option.expose_value, option.callback = False, _set

@@ -48,7 +48,7 @@ def backup(session: Session, /, destination: Path, keep: int | None) -> None:
     \b
     penstock backup /var/backups/penstock --keep 7
     """
-    with BackupProgress(session) as progress:
+    with _BackupProgress(session) as progress:
         report = session.assembly.backups.write(destination, keep=keep, on_progress=progress.draw)
     _print(session, report, f"Backup written: {printable(report.path)}")
     if not session.as_json and report.removed:
@@ -91,7 +91,7 @@ def restore(
     question = f"Delete everything in {target}, and restore {file}?"
     if replace and not check and not yes and not agreed(question):
         raise click.Abort
-    with BackupProgress(session) as progress:
+    with _BackupProgress(session) as progress:
         report = session.assembly.backups.restore(
             file, RestoreOptions(replace=replace, check=check), on_progress=progress.draw
         )
@@ -121,14 +121,14 @@ def _text_size(size: int) -> str:
     raise AssertionError
 
 
-class BackupProgress:
+class _BackupProgress:
     """A line with the part that is read or written, and the time left, on a terminal only."""
 
     def __init__(self, session: Session) -> None:
         self._shown = not session.quiet and sys.stderr.isatty()
         self._began = self._drawn = time.monotonic()
 
-    def __enter__(self) -> BackupProgress:
+    def __enter__(self) -> _BackupProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -204,8 +204,8 @@ def _imported(session: Session, kind: str, address: str, given: dict[str, Any]) 
     from penstock.legacy.importer import ImportOptions
 
     imports = session.assembly.imports
-    with RowFile() as rows:
-        progress = ImportProgress(session)
+    with _RowFile() as rows:
+        progress = _ImportProgress(session)
 
         def on_rows(reports: Sequence[RowReport], report: ImportReport) -> None:
             rows.add(reports)
@@ -222,10 +222,10 @@ def _imported(session: Session, kind: str, address: str, given: dict[str, Any]) 
     return report
 
 
-class RowFile:
+class _RowFile:
     """Reports of rows in a temporary file: there may be more of them than fit into memory."""
 
-    def __enter__(self) -> RowFile:
+    def __enter__(self) -> _RowFile:
         self._file: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8")
         return self
 
@@ -243,7 +243,7 @@ class RowFile:
             yield json.loads(line)
 
 
-def _print_json(report: ImportReport, rows: RowFile) -> None:
+def _print_json(report: ImportReport, rows: _RowFile) -> None:
     """Print one JSON object, its rows one by one."""
     head: dict[str, Any] = {"kind": report.kind, "source": report.source, "dry_run": report.dry_run}
     head |= {"counts": report.counts, "verified": report.verified}
@@ -263,7 +263,7 @@ def _print_json(report: ImportReport, rows: RowFile) -> None:
     emit("  ]\n}")
 
 
-def _print_text(session: Session, report: ImportReport, rows: RowFile) -> None:
+def _print_text(session: Session, report: ImportReport, rows: _RowFile) -> None:
     if report.dry_run:
         _print_rows(rows)
     found = [(name, *(counted[outcome] for outcome in _OUTCOMES)) for name, counted in report.tables.items()]
@@ -315,13 +315,13 @@ def _print_again(again: dict[str, int]) -> None:
         emit(f"Entities of {named} are extracted again if the graph is on (PENSTOCK_GRAPH).")
 
 
-def _print_rows(rows: RowFile) -> None:
+def _print_rows(rows: _RowFile) -> None:
     for row in rows:
         reason = f": {row['reason']}" if row["reason"] else ""
         emit(printable(f"{row['outcome']:8}  {row['table']} {row['id']}{reason}"))
 
 
-def _print_refusals(report: ImportReport, rows: RowFile) -> None:
+def _print_refusals(report: ImportReport, rows: _RowFile) -> None:
     refused = report.counts["refused"]
     if not refused:
         return
@@ -343,7 +343,7 @@ def _print_verification(report: ImportReport) -> None:
         emit(printable(f"differs  {each.table} {each.id}: {each.reason}"))
 
 
-class ImportProgress:
+class _ImportProgress:
     """A line with the rows done and the time left, on a terminal only."""
 
     def __init__(self, session: Session) -> None:

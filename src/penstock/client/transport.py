@@ -280,7 +280,7 @@ class Patience(msgspec.Struct, frozen=True):
     retry_for_s: float = RETRY_FOR_S
 
 
-class Deadline:
+class _Deadline:
     """The end of the time for one exchange."""
 
     def __init__(self, seconds: float) -> None:
@@ -320,7 +320,7 @@ class Caller:
 
     def _answered(self, call: ApiCall[T]) -> Steps[HttpAnswer]:
         slow = call.patience == "index"
-        deadline = Deadline(self._patience.index_s if slow else self._patience.query_s)
+        deadline = _Deadline(self._patience.index_s if slow else self._patience.query_s)
         link: Link = yield from self.connected(deadline)
         try:
             return (yield from self._exchange(call, link, deadline))
@@ -332,7 +332,7 @@ class Caller:
         link = yield from self.connected(deadline, fresh=True)
         return (yield from self._exchange(call, link, deadline))
 
-    def connected(self, deadline: Deadline, *, fresh: bool = False) -> Steps[Link]:
+    def connected(self, deadline: _Deadline, *, fresh: bool = False) -> Steps[Link]:
         """Connect to the server."""
         try:
             link: Link = yield Connect(deadline.left_s, fresh)
@@ -340,7 +340,7 @@ class Caller:
             raise self._translated(error, deadline, "connect") from None
         return link
 
-    def _exchange(self, call: ApiCall[T], link: Link, deadline: Deadline) -> Steps[HttpAnswer]:
+    def _exchange(self, call: ApiCall[T], link: Link, deadline: _Deadline) -> Steps[HttpAnswer]:
         status, headers = yield from self.begun(call, link, deadline)
         parts: list[bytes] = []
         size = 0
@@ -354,7 +354,7 @@ class Caller:
             yield Release(link)
         return HttpAnswer(status, headers, b"".join(parts))
 
-    def begun(self, call: ApiCall[T], link: Link, deadline: Deadline) -> Steps[tuple[int, dict[str, str]]]:
+    def begun(self, call: ApiCall[T], link: Link, deadline: _Deadline) -> Steps[tuple[int, dict[str, str]]]:
         """Send a request, and return status and headers of the answer."""
         try:
             for data in self._sent(call, link):
@@ -373,12 +373,12 @@ class Caller:
             if not isinstance(event, h11.InformationalResponse):
                 raise ServerUnreachable(f"{self.address.url} broke the connection before its answer")
 
-    def more(self, link: Link, deadline: Deadline) -> Steps[bytes | None]:
+    def more(self, link: Link, deadline: _Deadline) -> Steps[bytes | None]:
         """The next part of the body of an answer; None at its end."""
         event = yield from self._event(link, deadline)
         return bytes(event.data) if isinstance(event, h11.Data) else None
 
-    def _event(self, link: Link, deadline: Deadline) -> Steps[h11.Event]:
+    def _event(self, link: Link, deadline: _Deadline) -> Steps[h11.Event]:
         """The next event of the answer."""
         ended = False
         try:
@@ -422,7 +422,7 @@ class Caller:
             yield head + (data or b"") + (http.send(h11.EndOfMessage()) or b"")
 
     def _translated(
-        self, error: OSError, deadline: Deadline, doing: Literal["connect", "send", "receive"]
+        self, error: OSError, deadline: _Deadline, doing: Literal["connect", "send", "receive"]
     ) -> ServerUnreachable:
         """The error of a socket as one of the library."""
         url = self.address.url
@@ -601,7 +601,7 @@ class EventFeed:
 
     def step(self, timeout_s: float) -> Steps[Event | None]:
         """The next event, or None at the end. Raises ``ServerTimeout`` after ``timeout_s`` without one."""
-        deadline = Deadline(timeout_s)
+        deadline = _Deadline(timeout_s)
         while not self._ready:
             if self._ended:
                 return None
@@ -631,7 +631,7 @@ class EventFeed:
         self._link = None
 
     def _open(self) -> Steps[None]:
-        deadline = Deadline(_OPENED_WITHIN_S)
+        deadline = _Deadline(_OPENED_WITHIN_S)
         call = calls.events(self._job_id, self._last_id)
         link = yield from self._caller.connected(deadline, fresh=True)
         status, headers = yield from self._caller.begun(call, link, deadline)
@@ -709,7 +709,7 @@ def wait(caller: Caller, id_or_prefix: str, run: int | None, timeout: float | No
 
 def _changed(stream: EventFeed, timeout_s: float, *, each: bool) -> Steps[bool]:
     """Wait for an event after which a job has to be looked at; False: there is no such stream."""
-    deadline = Deadline(timeout_s)
+    deadline = _Deadline(timeout_s)
     try:
         while True:
             event = yield from stream.step(deadline.left_s)
