@@ -19,7 +19,7 @@ FILES = sorted(path for suffix in ("py", "sql", "lua") for path in PACKAGE.rglob
 # The longest matching prefix counts. A new module without a prefix here has to be added.
 GROUPS = {
     # Values and rules: neither a store nor the world outside.
-    **dict.fromkeys(["strict_json", "vocabulary", "lazy_pattern", "named_tuple"], "rules"),
+    **dict.fromkeys(["strict_json", "vocabulary"], "rules"),
     **dict.fromkeys(
         [f"queue.{name}" for name in "job limits payloads retry schedules transitions".split()], "rules"
     ),
@@ -37,9 +37,7 @@ GROUPS = {
     **{name: name for name in "pipeline handlers worker service client legacy backup".split()},
     **{name: name for name in "http cli mcp redis_contract watch".split()},
     "process_start": "process",
-    **dict.fromkeys(
-        "assembly graph_assembly vector_assembly pipeline_assembly server_assembly".split(), "assembly"
-    ),
+    "assembly": "assembly",
     **dict.fromkeys(
         "app application adapters testing worker.launch redis_contract.contract __init__ __main__".split(),
         "app",

@@ -13,20 +13,31 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from penstock import config, graph_assembly, pipeline_assembly, server_assembly, vector_assembly
+from penstock import config
+from penstock.config import NO_STORE
 from penstock.database import schema
 from penstock.extensions import refuse_missing
 
 if TYPE_CHECKING:
     from penstock.backup.backups import Backups
+    from penstock.catalog.graph import GraphReader
     from penstock.catalog.protocol import Catalog
     from penstock.config import Settings
     from penstock.handlers.context import Registry
+    from penstock.handlers.outside_stores import GraphCopies, OutsideVectors
     from penstock.handlers.removal import OpenQueue
     from penstock.http.server import HttpServer
     from penstock.legacy.importer import Imports
     from penstock.legacy.mappings import RagPlace
     from penstock.pipeline.budget import MemoryShare
+    from penstock.pipeline.embed.endpoint import EmbedEndpointOptions
+    from penstock.pipeline.embed.fastembed import FastembedOptions
+    from penstock.pipeline.embed.protocol import Embedder
+    from penstock.pipeline.endpoint import EndpointOptions
+    from penstock.pipeline.endpoint_client import RerankEndpoint
+    from penstock.pipeline.extract.protocol import ExtractLimits
+    from penstock.pipeline.graph.llm import LlmExtractor
+    from penstock.pipeline.ocr.pages import OcrSetup
     from penstock.pipeline.pipeline import Pipeline
     from penstock.pipeline.vectors.directory import CacheDirectory
     from penstock.pipeline.vectors.protocol import NearestVectors
@@ -39,13 +50,16 @@ if TYPE_CHECKING:
     from penstock.service.documents import Documents
     from penstock.service.graph import Graph
     from penstock.service.jobs import Jobs
+    from penstock.service.pages import PageImages
     from penstock.service.passages import Similar
     from penstock.service.search import Search
     from penstock.service.upkeep import Models, Rebuilder, Verifier
+    from penstock.service.uploads import LibraryUploads, UploadQuota, Uploads
     from penstock.vector_stores.protocol import VectorStore
     from penstock.watch import WatcherThread
     from penstock.worker.lanes import DocumentTools
     from penstock.worker.launch import Worker
+    from penstock.worker.store_keeper import KeptStore, StoreKeeper
 
 T = TypeVar("T")
 
@@ -89,9 +103,23 @@ class Assembly:
 
     @classmethod
     def of_app(cls, settings: Settings, app: str | None) -> Assembly:
-        """The assembly of a server with the functions of an application; see ``server_assembly.app_jobs``."""
-        own, jobs = server_assembly.app_jobs(settings, app)
-        return cls(own, door="http", jobs=jobs)
+        """The assembly of a server whose requests may call functions of an application, ``MODULE:NAME``.
+
+        The application's settings count; without one, these do.
+        """
+        if app is None:
+            return cls(settings, door="http")
+        from penstock.application import load_app
+        from penstock.service.functions import FunctionJobs
+        from penstock.worker.launch import common_settings
+
+        loaded = load_app(app)
+        own = common_settings(settings, loaded.settings)
+        return cls(
+            own,
+            door="http",
+            jobs=lambda queue: FunctionJobs(queue, own, door="http", functions=loaded.functions),
+        )
 
     def __reduce__(self) -> tuple[Callable[..., Assembly], tuple[object, ...]]:
         return _assembly_from, (config.portable_values(self.settings),)
@@ -171,7 +199,16 @@ class Assembly:
 
     @_MadeOnce
     def _nearest_vectors(self) -> NearestVectors:
-        return vector_assembly.open_vector_search(self.vector_store, self.catalog, self.vector_files)
+        """The search in the vector store, or in the catalog's own vectors with their cache files."""
+        from penstock.pipeline.vectors.cache import VectorCache
+
+        own = VectorCache(self.vector_files)
+        if self.vector_store is None:
+            return own
+        from penstock.service.search import StoreSearch
+        from penstock.worker.executor import Breakers
+
+        return StoreSearch(self.catalog, own, self.vector_store, Breakers())
 
     @_MadeOnce
     def search(self) -> Search:
@@ -181,12 +218,11 @@ class Assembly:
 
         open_here = partial(
             open_space,
-            endpoint=pipeline_assembly.embed_endpoint(self.settings),
+            endpoint=_embed_endpoint(self.settings),
             models_dir=self.settings.models_dir,
-            fastembed=pipeline_assembly.fastembed_options(self.settings),
+            fastembed=_fastembed_options(self.settings),
         )
-        reranker = pipeline_assembly.reranker(self.settings)
-        return Search(self.catalog, self.settings, open_here, self._nearest_vectors, reranker)
+        return Search(self.catalog, self.settings, open_here, self._nearest_vectors, _reranker(self.settings))
 
     @_MadeOnce
     def similar(self) -> Similar:
@@ -207,17 +243,18 @@ class Assembly:
         """Entities and relations of the documents."""
         from penstock.service.graph import Graph
 
-        reader = graph_assembly.open_graph_reader(self.settings, self.catalog)
-        return Graph(self.catalog.graph, reader, self.settings)
+        return Graph(self.catalog.graph, _open_graph_reader(self.settings, self.catalog), self.settings)
 
     @_MadeOnce
     def verifier(self) -> Verifier:
         """Comparison of the index with itself and with the disk."""
+        from penstock.handlers.outside_stores import StoreComparison
         from penstock.service.upkeep import Verifier
 
-        vectors = vector_assembly.open_comparison(self.vector_store, self.catalog)
-        graph = graph_assembly.open_graph_copies(self.settings, self.catalog)
-        limits = pipeline_assembly.extract_limits(self.settings)
+        store = self.vector_store
+        vectors = StoreComparison(self.catalog.outside, store) if store is not None else None
+        graph = open_graph_copies(self.settings, self.catalog)
+        limits = _extract_limits(self.settings)
         return Verifier(self.catalog, self.jobs, self.vector_files, limits, vectors, graph)
 
     @_MadeOnce
@@ -225,7 +262,7 @@ class Assembly:
         """Re-indexing after a change of settings or model."""
         from penstock.service.upkeep import Rebuilder
 
-        return Rebuilder(self.catalog, self.jobs, pipeline_assembly.make_pipeline(self.settings))
+        return Rebuilder(self.catalog, self.jobs, make_pipeline(self.settings))
 
     @_MadeOnce
     def imports(self) -> Imports:
@@ -243,7 +280,7 @@ class Assembly:
     def _adopter(self) -> Adopter:
         from penstock.service.adoption import Adopter
 
-        return Adopter(self.catalog, lambda: pipeline_assembly.make_pipeline(self.settings))
+        return Adopter(self.catalog, lambda: make_pipeline(self.settings))
 
     def _rag_places(self) -> Mapping[str, RagPlace] | None:
         """Collections and tenants of the configured RAGs; None without a configuration."""
@@ -266,7 +303,7 @@ class Assembly:
         """Check the installation, and repair what is safe with ``fix``; see ``penstock doctor``."""
         from penstock.worker.launch import diagnose
 
-        return diagnose(self, lambda: graph_assembly.open_store(self.settings), fix=fix)
+        return diagnose(self, fix=fix)
 
     def wait(self, job_id: str, timeout: float | None = None) -> None:
         """Return once the job has ended, or after ``timeout`` seconds."""
@@ -274,15 +311,99 @@ class Assembly:
 
         wait_for(self.queue, lambda: self.jobs.job(job_id).ended, timeout)
 
+    # Servers.
+
+    def open_page_images(self) -> PageImages:
+        """Open the pictures of pages. Nothing is started before the first one."""
+        from penstock.handlers.source_files import IMAGES
+        from penstock.service.pages import PageImages
+
+        return PageImages(self.catalog, _extract_limits(self.settings), self.settings.state_dir / IMAGES)
+
+    @_MadeOnce
+    def _upload_quota(self) -> UploadQuota:
+        """The quota of uploaded files, of all kinds together."""
+        from penstock.service.uploads import UploadQuota
+
+        quota = self.settings.upload_quota_mb
+        return UploadQuota(None if quota is None else quota << 20)
+
+    @_MadeOnce
+    def uploads(self) -> Uploads:
+        """Uploaded files of all tenants."""
+        from penstock.handlers.source_files import uploads_directory
+        from penstock.service.uploads import Uploads
+
+        return Uploads(
+            self.documents,
+            self.jobs,
+            uploads_directory(self.settings),
+            owner=str(self.settings.state_dir),
+            most_bytes=self.settings.max_file_mb << 20,
+            quota=self._upload_quota,
+        )
+
+    @_MadeOnce
+    def library_uploads(self) -> LibraryUploads:
+        """Uploaded archives of libraries of all tenants."""
+        from penstock.handlers.source_files import fetched_files
+        from penstock.service.uploads import LibraryUploads
+
+        return LibraryUploads(
+            self.documents,
+            self.jobs,
+            fetched_files(self.settings),
+            owner=str(self.settings.state_dir),
+            most_bytes=self.settings.max_file_mb << 20,
+            quota=self._upload_quota,
+        )
+
     # Workers.
 
     def worker(self, **options: Any) -> Worker:
         """Make a worker with child processes, ready to run; see ``worker.launch.Worker``."""
+        from penstock.vector_stores.factory import open_vector_store
         from penstock.worker.launch import Worker
 
-        pipeline_assembly.refuse_unusable_embedder(self.settings)
-        vector_assembly.refuse_unusable(self.settings)
+        self.refuse_unusable_embedder()
+        # Raises for a store that cannot be used as it is set, or whose client is not installed.
+        open_vector_store(self.settings)
         return Worker(self, **options)
+
+    def refuse_unusable_embedder(self) -> None:
+        """Raise for an embedder that is not installed, not set up or damaged: one error here, with its
+        remedy, instead of one in each process or for each chunk."""
+        settings = self.settings
+        if settings.embedder in ("minilm", "endpoint", "fastembed"):
+            embedder = _make_embedder(settings)
+            if settings.embedder == "fastembed":
+                embedder.embed(["a"])  # a damaged model is found when it is loaded
+        if settings.embedder == "minilm":
+            from penstock.pipeline.embed.minilm import model_files
+
+            model_files.read_graph(settings.models_dir)
+            model_files.read_vocabulary(settings.models_dir)
+
+    def keep_stores(self, catalog: Catalog) -> list[StoreKeeper]:
+        """Start the upkeep of the stores outside the catalog that the settings name; detach former ones.
+
+        The records of removals from a former store would never be cleared.
+        """
+        from penstock.catalog.parts import OutsideStore
+
+        keepers: list[StoreKeeper] = []
+        opened: dict[OutsideStore, tuple[str, Callable[[Settings, Catalog], KeptStore | None]]] = {
+            OutsideStore.VECTOR: (self.settings.vector_store, attach_vectors),
+            OutsideStore.GRAPH: (self.settings.graph_store, open_graph_copies),
+        }
+        for kind, (url, open_store) in opened.items():
+            if url != NO_STORE:
+                from penstock.worker.store_keeper import StoreKeeper
+
+                keepers.append(StoreKeeper(kind, self.open_catalog, partial(open_store, self.settings)))
+            elif catalog.outside.attached(kind) is not None:
+                catalog.outside.detach(kind)
+        return keepers
 
     def server(self, **options: Any) -> HttpServer:
         """Make an HTTP server, ready to run; see ``http.server.ServerOptions``."""
@@ -307,7 +428,7 @@ class Assembly:
             run_stdio(self, worker.ensure)
 
     def watch(self, paths: Sequence[str], *, with_worker: bool, **options: Any) -> None:
-        """Index paths and watch them; see ``watch.watcher.run_watcher``."""
+        """Index paths and watch them; see ``watch.run_watcher``."""
         refuse_missing("watch", "the watcher")
         from penstock.watch import run_watcher
         from penstock.worker.launch import on_demand_worker
@@ -341,10 +462,10 @@ class Assembly:
         from penstock.worker.lanes import DocumentTools
 
         catalog = self.open_catalog()
-        pipeline = pipeline_assembly.make_pipeline(self.settings, memory)
+        pipeline = make_pipeline(self.settings, memory)
         self._register_documents(registry, catalog, pipeline, open_queue)
-        outside = vector_assembly.attach_vectors(self.settings, catalog)
-        copies = graph_assembly.open_graph_copies(self.settings, catalog)
+        outside = attach_vectors(self.settings, catalog)
+        copies = open_graph_copies(self.settings, catalog)
         phases = Phases(catalog, pipeline, PageFiles(self.settings.pages_dir), outside, copies)
         return DocumentTools(catalog, phases, SourceFiles.of(self.settings))
 
@@ -354,7 +475,7 @@ class Assembly:
         from penstock.worker.launch import small_job_options
 
         # Vectors of another store are written by tasks, which need a worker.
-        options = small_job_options(self) if self.settings.vector_store == "default" else None
+        options = small_job_options(self) if self.settings.vector_store == NO_STORE else None
         return options is not None and run_small_job(job_id, options)
 
     def has_later_tasks(self) -> bool:
@@ -366,8 +487,8 @@ class Assembly:
 
     def register_small_jobs(self, registry: Registry, memory: MemoryShare) -> Callable[[], None]:
         """Register the document handlers on the open stores; return the function that closes them."""
-        pipeline = pipeline_assembly.make_pipeline(self.settings, memory, isolated=True)
-        vector_assembly.attach_vectors(self.settings, self.catalog)
+        pipeline = make_pipeline(self.settings, memory, isolated=True)
+        attach_vectors(self.settings, self.catalog)
         self._register_documents(registry, self.catalog, pipeline, None)
         return pipeline.close
 
@@ -411,7 +532,7 @@ class Assembly:
         """Close all opened stores."""
         for queue in self._further_queues:
             queue.close()
-        parts = "page_images graph verifier gateway producer vector_store queue catalog"
+        parts = "graph verifier gateway producer vector_store queue catalog"
         for name in parts.split():
             if self.__dict__.get(name) is not None:
                 self.__dict__[name].close()
@@ -419,3 +540,170 @@ class Assembly:
 
 def _assembly_from(values: Mapping[str, Any]) -> Assembly:
     return Assembly(config.load({}, **values))
+
+
+def make_pipeline(
+    settings: Settings, memory: MemoryShare | None = None, *, isolated: bool = False
+) -> Pipeline:
+    """Make the pipeline from files to chunks. ``memory``: this process's share for parsing files."""
+    from penstock.pipeline.pipeline import Pipeline
+
+    return Pipeline(
+        _make_embedder(settings),
+        limits=_extract_limits(settings),
+        memory=memory,
+        isolated=isolated,
+        ocr=_ocr_setup(settings),
+        graph=settings.graph,
+        llm=_graph_endpoint(settings),
+        vectors_outside=settings.vector_store != NO_STORE,
+    )
+
+
+def _make_embedder(settings: Settings) -> Embedder:
+    """Open the embedder of the settings; refuse one that is not installed or not set up."""
+    from penstock.pipeline.embed import open_embedder
+
+    fastembed = _fastembed_options(settings) if settings.embedder == "fastembed" else None
+    return open_embedder(settings.embedder, _embed_endpoint(settings), settings.models_dir, fastembed)
+
+
+def _fastembed_options(settings: Settings) -> FastembedOptions:
+    """Model of the embedder fastembed."""
+    from penstock.pipeline.embed.fastembed import FastembedOptions
+
+    return FastembedOptions(settings.fastembed_model, settings.fastembed_pooling)
+
+
+def _extract_limits(settings: Settings) -> ExtractLimits:
+    """Limits on size, memory and time of a file."""
+    from penstock.pipeline.extract.protocol import ExtractLimits
+
+    return ExtractLimits.of(
+        settings.max_file_mb, settings.text_limit_mb, settings.file_memory_mb, settings.file_time_s
+    )
+
+
+def _ocr_setup(settings: Settings) -> OcrSetup:
+    """Options of OCR, with the address of its endpoint if one is set."""
+    from penstock.pipeline.ocr.pages import OcrSetup
+    from penstock.pipeline.ocr.protocol import OcrOptions
+
+    options = OcrOptions(
+        languages=settings.ocr_languages,
+        tessdata_dir=settings.ocr_tessdata_dir or "",
+        dpi=settings.ocr_dpi,
+        min_confidence=settings.ocr_min_confidence,
+    )
+    if settings.ocr_endpoint_url is None:
+        return OcrSetup(options, enabled=settings.ocr)
+    endpoint = _address(settings, "ocr")
+    return OcrSetup(options, endpoint, settings.ocr)
+
+
+def _address(settings: Settings, use: str) -> EndpointOptions:
+    """Address and model of the endpoint for a use, which begins the names of its settings."""
+    from penstock.pipeline.endpoint import EndpointOptions
+
+    def given(name: str) -> Any:
+        return getattr(settings, f"{use}_endpoint_{name}")
+
+    return EndpointOptions(
+        url=given("url"), model=given("model"), key=given("key") or "", timeout_s=given("timeout_s")
+    )
+
+
+def _embed_endpoint(settings: Settings) -> EmbedEndpointOptions | None:
+    """Address and limits of the embedding endpoint; None if none is set."""
+    if settings.embed_endpoint_url is None:
+        return None
+    from penstock.pipeline.budget import CallLimits
+    from penstock.pipeline.embed.endpoint import SERVICE, EmbedEndpointOptions
+    from penstock.worker.executor import Breakers
+
+    calls = settings.embed_endpoint_calls, settings.embed_endpoint_per_minute
+    return EmbedEndpointOptions(
+        address=_address(settings, "embed"),
+        dimension=settings.embed_endpoint_dimension,
+        batch=settings.embed_endpoint_batch,
+        limits=CallLimits(SERVICE, settings.state_dir / "calls" / "embed", *calls),
+        guard=Breakers(),
+        token_limit=settings.embed_endpoint_tokens,
+    )
+
+
+def _reranker(settings: Settings) -> RerankEndpoint | None:
+    """The re-ranker of searches; None if none is set."""
+    if settings.rerank_endpoint_url is None:
+        return None
+    from penstock.pipeline.endpoint_client import RerankEndpoint
+    from penstock.worker.executor import Breakers
+
+    options = _address(settings, "rerank")
+    return RerankEndpoint(options, Breakers())
+
+
+def _graph_endpoint(settings: Settings) -> LlmExtractor | None:
+    """The extractor of entities behind an endpoint; None without its URL."""
+    if settings.graph_endpoint_url is None:
+        return None
+    from penstock.pipeline.budget import CallLimits
+    from penstock.pipeline.graph.llm import LlmExtractor, LlmOptions
+    from penstock.pipeline.graph.protocol import SERVICE
+    from penstock.worker.executor import Breakers
+
+    calls = settings.graph_endpoint_calls, settings.graph_endpoint_per_minute
+    return LlmExtractor(
+        LlmOptions(
+            address=_address(settings, "graph"),
+            calls=settings.graph_endpoint_calls,
+            limits=CallLimits(SERVICE, settings.state_dir / "calls" / "graph", *calls),
+            guard=Breakers(),
+            token_limit=settings.graph_endpoint_tokens,
+        )
+    )
+
+
+def attach_vectors(settings: Settings, catalog: Catalog) -> OutsideVectors | None:
+    """Make the catalog use the vector store of the settings, or none but itself.
+
+    A process of tasks has a store of its own: a store is not for several threads.
+    """
+    from penstock.catalog.parts import OutsideStore
+    from penstock.vector_stores.factory import open_vector_store
+
+    store = open_vector_store(settings)
+    if store is None:
+        if catalog.outside.attached(OutsideStore.VECTOR) is not None:
+            catalog.outside.detach(OutsideStore.VECTOR)
+        return None
+    from penstock.handlers.outside_stores import OutsideVectors
+    from penstock.worker.executor import Breakers
+
+    return OutsideVectors(catalog, store, Breakers())
+
+
+def open_graph_copies(settings: Settings, catalog: Catalog) -> GraphCopies | None:
+    """The copy of a catalog's graph in an outside store; None without one in the settings."""
+    from penstock.graph_stores.factory import open_graph_store
+    from penstock.handlers.outside_stores import GraphCopies
+    from penstock.worker.executor import Breakers
+
+    store = open_graph_store(settings)
+    return GraphCopies(catalog, store, Breakers()) if store is not None else None
+
+
+def _open_graph_reader(settings: Settings, catalog: Catalog) -> GraphReader:
+    """A reader of the graph: on the store of the settings once completely filled, else on the catalog."""
+    from penstock.catalog.parts import OutsideStore
+    from penstock.graph_stores.factory import open_graph_store
+
+    store = open_graph_store(settings)
+    if store is None:
+        return catalog.graph
+    attached = catalog.outside.attached(OutsideStore.GRAPH)
+    if attached is None or not attached.filled or attached.address != store.address:
+        return catalog.graph
+    from penstock.graph_stores.reader import CopyReader
+
+    return CopyReader(store, attached.catalog_id, catalog.graph_texts, catalog.graph)

@@ -3,6 +3,9 @@
 Each field has its allowed values, aliases and description; docs/reference/settings.md is generated from
 ``SETTINGS``. Precedence: argument, ``PENSTOCK_*``, aliases of older tools, ``penstock.toml`` of the project,
 ``penstock.toml`` of the user, default. An empty variable counts as not set.
+
+A project's file may come with a clone from a stranger. Without the user's trust it sets only what its folder
+may decide: see ``Setting.project``. docs/decisions has the reasons.
 """
 
 from __future__ import annotations
@@ -17,10 +20,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
+import msgspec
+
 from penstock import state_directory
 from penstock.errors import InvalidName, InvalidSetting, InvalidSettingsFile, UntrustedSetting
 from penstock.extensions import ExtensionKind, find, names
-from penstock.named_tuple import NamedTuple
 from penstock.queue import schedules
 from penstock.queue.payloads import ITEM_TYPES, NameKind, validate_name
 from penstock.state_directory import (
@@ -35,20 +39,18 @@ from penstock.state_directory import (
 )
 from penstock.store_url import StoreUrl
 
-# Types of settings: description of the allowed values, and parser.
 
-
-class SettingType(NamedTuple):
+class SettingType(msgspec.Struct, frozen=True):
     """A type of setting: allowed values in words, and the parser ``read``, which raises ValueError."""
 
     allowed: str
     read: Callable[[Any], Any]
 
 
-ProjectRule: TypeAlias = Literal["any", "lower", "trusted"]
+_ProjectRule: TypeAlias = Literal["any", "lower", "trusted"]
 
 
-class Setting(NamedTuple):
+class Setting(msgspec.Struct, frozen=True):
     """One row of the settings reference."""
 
     name: str
@@ -58,7 +60,7 @@ class Setting(NamedTuple):
     default: str
     doc: str
     read: Callable[[Any], Any]
-    project: ProjectRule = "trusted"
+    project: _ProjectRule = "trusted"
     """Rights of a project's settings file: set any value, lower it, or nothing unless it is trusted."""
 
     @property
@@ -85,7 +87,7 @@ def whole(low: int, high: int) -> SettingType:
     return SettingType(f"a whole number from {low} to {high}", read)
 
 
-def whole_or_none(low: int, high: int) -> SettingType:
+def _whole_or_none(low: int, high: int) -> SettingType:
     number = whole(low, high)
     return SettingType(
         f"{number.allowed}, or none for no limit",
@@ -133,13 +135,13 @@ def word(*words: str) -> SettingType:
     return SettingType(" or ".join(words), read)
 
 
-def lower_word(*words: str) -> SettingType:
+def _lower_word(*words: str) -> SettingType:
     upper = word(*(each.upper() for each in words))
     return SettingType(" or ".join(words), lambda value: upper.read(value).lower())
 
 
 def _word_or_extension(kind: ExtensionKind, *words: str) -> SettingType:
-    own = lower_word(*words)
+    own = _lower_word(*words)
 
     def read(value: Any) -> str:
         given = str(value).strip()
@@ -172,7 +174,7 @@ def _server_url(value: Any) -> str:
 
 
 def _vector_store(value: Any) -> str:
-    if value in ("default", "pgvector"):
+    if value in (NO_STORE, "pgvector"):
         return str(value)
     if not isinstance(value, str) or not value.isprintable():
         raise ValueError
@@ -186,8 +188,8 @@ def _vector_store(value: Any) -> str:
 
 
 def _graph_store(value: Any) -> str:
-    if value == "default":
-        return "default"
+    if value == NO_STORE:
+        return NO_STORE
     if not isinstance(value, str) or not value.isprintable():
         raise ValueError
     scheme, _, rest = value.partition("://")
@@ -266,7 +268,7 @@ EMBEDDER = _word_or_extension(ExtensionKind.EMBEDDER, "static", "minilm", "faste
 URL = SettingType(
     "a URL such as sqlite:///PATH, postgresql://…, redis://HOST, jsonl://DIRECTORY or memory://", _url
 )
-CATALOG_URL = SettingType("a URL such as sqlite:///PATH or postgresql://HOST/DATABASE", _url)
+_CATALOG_URL = SettingType("a URL such as sqlite:///PATH or postgresql://HOST/DATABASE", _url)
 VECTOR_STORE_SCHEMES = frozenset(
     ["qdrant", "qdrant+https", "qdrant+local", "chroma", "chroma+https", "chroma+local", "pgvector"]
 )
@@ -275,63 +277,31 @@ VECTOR_STORE = SettingType(
     "or pgvector://HOST/DATABASE",
     _vector_store,
 )
+NO_STORE = "default"
+"""Value of ``vector_store`` and ``graph_store`` without a store outside the catalog."""
 GRAPH_STORE_SCHEMES = frozenset(["neo4j", "neo4j+s", "neo4j+ssc", "bolt", "bolt+s", "bolt+ssc"])
 GRAPH_STORE = SettingType(
     "default, or neo4j://USER:PASSWORD@HOST:PORT/DATABASE; also neo4j+s, neo4j+ssc, bolt, bolt+s, bolt+ssc",
     _graph_store,
 )
-LANGUAGES = SettingType("names of languages joined by +, such as eng+deu", _languages)
+_LANGUAGES = SettingType("names of languages joined by +, such as eng+deu", _languages)
 ZONE = SettingType("a time zone such as UTC or Europe/Berlin", _zone)
 TEXT = SettingType("printable text", _text)
 SERVER = SettingType("a URL such as http://127.0.0.1:8765", _server_url)
 SECRET = SettingType("printable text; never shown", _text)
 DIRECTORY = SettingType("a directory", _directory)
-DIRECTORIES = SettingType("directories, joined by a colon", _directories)
-HOSTS = SettingType("names of hosts without ports, joined by commas", _hosts)
-NETWORKS = SettingType("IP addresses, or networks such as 10.0.0.0/8, joined by commas", _networks)
+_DIRECTORIES = SettingType("directories, joined by a colon", _directories)
+_HOSTS = SettingType("names of hosts without ports, joined by commas", _hosts)
+_NETWORKS = SettingType("IP addresses, or networks such as 10.0.0.0/8, joined by commas", _networks)
 FILE = SettingType("a file", _directory)
-SWITCH = SettingType("true or false", _yes_or_no)
-LEASES = SettingType(f"item types and {LEASE.allowed}, such as file=600,folder=900", _leases)
+_SWITCH = SettingType("true or false", _yes_or_no)
+_LEASES = SettingType(f"item types and {LEASE.allowed}, such as file=600,folder=900", _leases)
 
 
-# Fields of the settings: declaration of a setting, those of OCR, embedding endpoints and server.
-
-
-DERIVED = "(derived)"
+_DERIVED = "(derived)"
 """Default of a setting that ``config.combine`` computes."""
-_SECRET = frozenset([URL, CATALOG_URL, VECTOR_STORE, GRAPH_STORE, SECRET])
+_SECRET = frozenset([URL, _CATALOG_URL, VECTOR_STORE, GRAPH_STORE, SECRET])
 """Types with values that may hold a password."""
-
-
-@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
-class SettingValues:
-    """The methods of a dataclass of settings, written once.
-
-    To generate them for a hundred fields takes each command 7 ms.
-    """
-
-    def __init__(self, **values: Any) -> None:
-        fields = dataclasses.fields(self)
-        if unknown := values.keys() - {field.name for field in fields}:
-            raise TypeError(f"no such setting: {', '.join(sorted(unknown))}")
-        for field in fields:
-            if field.name not in values:
-                if field.default_factory is dataclasses.MISSING:
-                    raise TypeError(f"setting {field.name} has no value")
-                values[field.name] = field.default_factory()
-        self.__dict__.update(values)
-
-    def __repr__(self) -> str:
-        shown = (field.name for field in dataclasses.fields(self) if field.repr)
-        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
-
-    def __eq__(self, other: object) -> bool:
-        if type(other) is not type(self):
-            return NotImplemented
-        compared = (field.name for field in dataclasses.fields(self) if field.compare)
-        return all(getattr(self, name) == getattr(other, name) for name in compared)
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 def setting(
@@ -342,7 +312,7 @@ def setting(
     aliases: tuple[str, ...] = (),
     env: str = "",
     shown: str = "",
-    project: ProjectRule = "trusted",
+    project: _ProjectRule = "trusted",
 ) -> Any:
     """Declare a setting. ``shown``: the default in words; ``project``: see ``Setting.project``."""
     metadata = {
@@ -354,7 +324,7 @@ def setting(
         "project": project,
     }
     shown_in_repr = setting_type not in _SECRET
-    if default is DERIVED:
+    if default is _DERIVED:
         return dataclasses.field(metadata=metadata, repr=shown_in_repr)
     return dataclasses.field(default_factory=lambda: default, metadata=metadata, repr=shown_in_repr)
 
@@ -367,507 +337,6 @@ def _shown(default: object) -> str:
     return str(default).lower() if isinstance(default, bool) else str(default)
 
 
-OCR = setting(
-    SWITCH,
-    True,
-    "When false, no text is recognized: pages that are pictures fail with `ERR_NO_TEXT`.",
-)
-OCR_LANGUAGES = setting(
-    LANGUAGES, "eng", "Languages of pictures, as Tesseract calls them; the first one weighs most."
-)
-OCR_TESSDATA_DIR = setting(
-    DIRECTORY, None, "Directory with models of further languages (`.traineddata` files)."
-)
-OCR_DPI = setting(whole(72, 600), 300, "Resolution at which pages are drawn to recognize their text.")
-OCR_MIN_CONFIDENCE = setting(
-    percent(),
-    72.0,
-    "Mean confidence below which rapidocr reads the page too, if it is installed.",
-)
-OCR_ENDPOINT_URL = setting(
-    URL,
-    None,
-    "Vision endpoint, compatible with OpenAI's, that reads pictures instead of Tesseract.",
-)
-OCR_ENDPOINT_MODEL = setting(TEXT, "dots.ocr", "Model of the vision endpoint.")
-OCR_ENDPOINT_KEY = setting(SECRET, None, "Key of the vision endpoint.")
-OCR_ENDPOINT_TIMEOUT_S = setting(
-    seconds(1, 3600), 120.0, "Maximum wait for the vision endpoint to read one page."
-)
-OCR_WORKERS = setting(
-    whole_or_none(1, 256),
-    None,
-    "Processes of a worker that recognize text at the same time; the others read text meanwhile.",
-    shown="half of the processes, at least one",
-)
-PAGES_DIR = setting(
-    DIRECTORY,
-    None,
-    "Directory to which the Markdown of each page with recognized text is written, besides the catalog.",
-)
-
-EMBEDDER_SETTING = setting(EMBEDDER, "static", "Embedding model.")
-MODELS_DIR = setting(
-    DIRECTORY,
-    DERIVED,
-    "Directory of installed models.",
-    shown="$XDG_DATA_HOME/penstock/models, else ~/.local/share/penstock/models",
-)
-VECTOR_STORE_SETTING = setting(
-    VECTOR_STORE,
-    "default",
-    "Store in which vectors are searched: the catalog by default; others hold a copy of its vectors.",
-)
-VECTOR_STORE_TIMEOUT_S = setting(
-    seconds(0.1, 600), 10.0, "Maximum wait for the answer of a vector store that is not the catalog."
-)
-USEARCH_FROM = setting(
-    whole(1, 1_000_000_000),
-    200_000,
-    "Chunks of a tenant from which workers build a usearch index, if the extra is installed.",
-)
-FASTEMBED_MODEL = setting(
-    TEXT,
-    "BAAI/bge-small-en-v1.5",
-    "Model of the embedder `fastembed`: a name of its list, or the absolute path of a model's directory.",
-)
-FASTEMBED_POOLING = setting(
-    lower_word("auto", "mean", "cls", "last", "none"),
-    "auto",
-    "Pooling of a fastembed model in a directory; `auto` takes it from the files of the model.",
-)
-EMBED_ENDPOINT_URL = setting(
-    URL, None, "Embedding endpoint, compatible with OpenAI's, for the embedder `endpoint`."
-)
-EMBED_ENDPOINT_MODEL = setting(TEXT, "text-embedding-3-small", "Model of the embedding endpoint.")
-EMBED_ENDPOINT_KEY = setting(SECRET, None, "Key of the embedding endpoint.")
-EMBED_ENDPOINT_DIMENSION = setting(whole(1, 16_384), 1536, "Length of the vectors of that model.")
-EMBED_ENDPOINT_BATCH = setting(whole(1, 2048), 64, "Texts in one call to the embedding endpoint.")
-EMBED_ENDPOINT_TIMEOUT_S = setting(
-    seconds(0.1, 3600), 30.0, "Maximum wait for the answer of the embedding endpoint."
-)
-EMBED_ENDPOINT_CALLS = setting(
-    whole(1, 256),
-    4,
-    "Calls to the embedding endpoint at the same time, by all processes on this machine.",
-)
-EMBED_ENDPOINT_PER_MINUTE = setting(
-    whole_or_none(1, 1_000_000),
-    None,
-    "Calls to the embedding endpoint in a minute, by all processes on this machine.",
-)
-EMBED_ENDPOINT_TOKENS = setting(
-    whole_or_none(1, 10**15),
-    None,
-    "Tokens of one tenant that are sent to the embedding endpoint in a calendar month; then its chunks fail.",
-)
-RERANK_ENDPOINT_URL = setting(
-    URL, None, "Re-ranking endpoint, compatible with Cohere's, that orders the best hits of a search."
-)
-RERANK_ENDPOINT_MODEL = setting(TEXT, "BAAI/bge-reranker-v2-m3", "Model of the re-ranking endpoint.")
-RERANK_ENDPOINT_KEY = setting(SECRET, None, "Key of the re-ranking endpoint.")
-RERANK_ENDPOINT_TIMEOUT_S = setting(
-    seconds(0.1, 3600), 5.0, "Maximum wait of a search for the re-ranking endpoint."
-)
-
-GRAPH = setting(
-    SWITCH,
-    False,
-    "Extract entities and relations of documents, as `penstock index --graph` does.",
-)
-GRAPH_ENDPOINT_URL = setting(
-    URL,
-    None,
-    "Chat endpoint, compatible with OpenAI's, whose model extracts the entities of prose instead of rules.",
-)
-GRAPH_ENDPOINT_MODEL = setting(TEXT, "gpt-4o-mini", "Model of the graph endpoint.")
-GRAPH_ENDPOINT_KEY = setting(SECRET, None, "Key of the graph endpoint.")
-GRAPH_ENDPOINT_TIMEOUT_S = setting(
-    seconds(0.1, 3600), 120.0, "Maximum wait for the answer of the graph endpoint."
-)
-GRAPH_ENDPOINT_CALLS = setting(
-    whole(1, 64), 4, "Calls to the graph endpoint at the same time, by all processes on this machine."
-)
-GRAPH_ENDPOINT_PER_MINUTE = setting(
-    whole_or_none(1, 1_000_000),
-    None,
-    "Calls to the graph endpoint in a minute, by all processes on this machine.",
-)
-GRAPH_ENDPOINT_TOKENS = setting(
-    whole_or_none(1, 10**15),
-    None,
-    "Tokens of one tenant that the graph endpoint may charge in a calendar month; then its chunks fail.",
-)
-GRAPH_STORE_SETTING = setting(
-    GRAPH_STORE,
-    "default",
-    "Store that `penstock graph` reads. With `default` it is the catalog; Neo4j holds a copy of its graph.",
-)
-GRAPH_STORE_TIMEOUT_S = setting(
-    seconds(0.1, 600), 30.0, "Maximum wait for the answer of a graph store that is not the catalog."
-)
-POSTGRES_POOL_SIZE = setting(
-    whole(1, 1000),
-    4,
-    "Maximum number of connections in each PostgreSQL pool of a process: queue, catalog reads and writes.",
-)
-POSTGRES_POOLER = setting(
-    SWITCH,
-    False,
-    "True behind a pooler in transaction mode: no prepared statements, no LISTEN.",
-)
-POSTGRES_TIMEOUT_S = setting(
-    seconds(0, 3600),
-    60.0,
-    "Timeout of one PostgreSQL statement, and of the wait for a connection; 0 is no limit.",
-)
-ROOTS = setting(
-    DIRECTORIES,
-    (),
-    "Folders whose files the server may index.",
-    shown="the folder in which the server was started",
-)
-ALLOW_EXTERNAL = setting(
-    SWITCH, False, "When true, a request to the server with `allow_external` may name any path."
-)
-ALLOW_WEB = setting(
-    SWITCH, False, "When true, requests to the server may name web pages, which its workers then fetch."
-)
-WEB_PRIVATE = setting(
-    SWITCH,
-    False,
-    "When true, web pages of private, loopback and other reserved network addresses are fetched as well.",
-)
-WEB_DELAY_S = setting(
-    seconds(0, 3600), 0.5, "Least time between two requests of this machine to one web server."
-)
-WEB_TIMEOUT_S = setting(seconds(0.1, 3600), 60.0, "Maximum time to fetch one web page, redirects included.")
-WEBHOOK_KEY = setting(
-    SECRET, None, "Secret that signs webhooks: text of 16 bytes or more, or `whsec_` and base64."
-)
-WEBHOOK_KEY_FILE = setting(
-    FILE,
-    None,
-    "File with that secret; instead of PENSTOCK_WEBHOOK_KEY. It is read for each webhook.",
-)
-WEBHOOK_PRIVATE = setting(
-    SWITCH,
-    False,
-    "When true, webhooks are sent to private, loopback and other reserved network addresses as well.",
-)
-HOSTS_SETTING = setting(
-    HOSTS,
-    (),
-    "Names of the server, which requests may have in their Host header.",
-    shown="localhost, and IP addresses",
-)
-PROXIES = setting(
-    NETWORKS,
-    (),
-    "Addresses of reverse proxies, whose X-Forwarded-For names the sender of a request; this machine always.",
-    shown="this machine",
-)
-RATE_LIMIT = setting(
-    whole_or_none(1, 1_000_000_000), 6_000, "Requests in a minute that the server accepts from one key."
-)
-SERIAL = setting(
-    SWITCH,
-    False,
-    "When true, jobs for paths run one at a time in each collection, in order. For submissions and workers.",
-)
-MAX_PAYLOAD_BYTES = setting(
-    whole(1, 1_000_000_000), 4 * 1024 * 1024, "Maximum size of a payload, as JSON text."
-)
-RAG_AWAY_S = setting(
-    seconds(0, 365 * 86_400),
-    86_400.0,
-    "Time that messages wait for a RAG no gateway serves; then they are refused.",
-)
-TIME_ZONE = setting(ZONE, "UTC", "Time zone of new schedules that name none.")
-LOG_FORMAT = setting(
-    lower_word("text", "json"), "text", "Form of the log of workers and servers: lines of text or JSON."
-)
-METRICS_PUBLIC = setting(SWITCH, False, "When true, `GET /metrics` of the server needs no key.")
-SERVER_SETTING = setting(SERVER, None, "URL of a server through which commands work, instead of the stores.")
-API_KEY = setting(SECRET, None, "Key for the server that commands use.")
-API_KEY_FILE = setting(
-    FILE, None, "File with that key, which only its owner may read; instead of PENSTOCK_API_KEY."
-)
-UPLOADS_DIR = setting(
-    DIRECTORY,
-    None,
-    "Directory for files uploaded to the server; by default in the state directory. Workers have to see it.",
-)
-UPLOAD_QUOTA_MB = setting(
-    whole_or_none(1, 1_000_000_000),
-    10_240,
-    "Maximum size in MB of all files that one tenant has uploaded; more are refused until some are removed.",
-)
-BODY_LIMIT_MB = setting(whole(1, 1_000), 8, "Maximum size in MB of the body of a request to the server.")
-
-
-# Settings files: ``penstock.toml`` of the project and of the user, and trust in a project's file.
-#
-# A project's file may come with a clone from a stranger. Without the user's trust it sets only what its
-# folder may decide: see ``Setting.project``. docs/decisions has the reasons.
-
-
-NAME = "penstock.toml"
-MAX_BYTES = 256 * 1024
-
-
-class SettingsFile(NamedTuple):
-    """A file that was read, with its parsed values by the name of the setting."""
-
-    path: Path
-    kind: Literal["project", "user"]
-    values: Mapping[str, Any]
-    content: bytes
-
-
-class FilePlaces(NamedTuple):
-    """Where settings files are, or would be."""
-
-    project: Path | None
-    """The nearest project file that belongs to this user or to root."""
-    foreign: Path | None
-    """A nearer one that belongs to another user, and is not read."""
-    user: Path | None
-    """The user's file, whether or not it exists; None without a home directory."""
-
-    @property
-    def trusted(self) -> Path | None:
-        """The list of trusted project files."""
-        return None if self.user is None else self.user.with_name(LIST)
-
-
-def places(environ: Mapping[str, str], platform: str = sys.platform) -> FilePlaces:
-    """Look for ``penstock.toml`` from the working directory upwards, and for the user's."""
-    directory = user_directory(environ, platform)
-    user = None if directory is None else directory / NAME
-    foreign: Path | None = None
-    try:
-        here = Path.cwd()
-        for found in (folder / NAME for folder in (here, *here.parents)):
-            if found == user or not found.is_file():
-                continue
-            if _is_own(found):
-                return FilePlaces(found, foreign, user)
-            foreign = foreign or found
-    except OSError:
-        # The working directory was removed, or may not be read.
-        return FilePlaces(None, None, user)
-    return FilePlaces(None, foreign, user)
-
-
-def _is_own(path: Path) -> bool:
-    """Tell whether a file, and a link to the file, belong to this user or to root.
-
-    Else another user could choose by a link in a shared folder which of this user's files is read.
-    """
-    return {path.stat().st_uid, path.lstat().st_uid} <= {os.geteuid(), 0}
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except PermissionError:
-        # The directory is another user's, as that of root where a service runs with its environment.
-        return False
-
-
-# Reading.
-
-
-def read_all(environ: Mapping[str, str], settings: Sequence[Setting]) -> list[SettingsFile]:
-    """Read the project's and the user's file, where they exist: the stronger one first."""
-    found = places(environ)
-    files = []
-    if found.project is not None:
-        files.append(read(found.project, "project", settings, environ))
-    if found.user is not None and _exists(found.user):
-        files.append(read(found.user, "user", settings, environ))
-    return files
-
-
-def read(
-    path: Path, kind: Literal["project", "user"], settings: Iterable[Setting], environ: Mapping[str, str]
-) -> SettingsFile:
-    """Read and check one file. Unknown keys and wrong values are refused, used or not."""
-    import tomllib
-
-    content = _file_content(path)
-    try:
-        table = tomllib.loads(content.decode())
-    except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise InvalidSettingsFile(f"{path}: not valid TOML: {reason[:200]}") from None
-    by_name = {setting.name: setting for setting in settings}
-    values = {}
-    for key, given in table.items():
-        if key not in by_name:
-            import difflib
-
-            close = difflib.get_close_matches(key, by_name, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise InvalidSettingsFile(f"{path}: unknown setting {key[:100]!r}{hint}")
-        values[key] = _parsed(path, by_name[key], given, environ)
-    return SettingsFile(path, kind, values, content)
-
-
-def _file_content(path: Path) -> bytes:
-    try:
-        # Without waiting: a pipe put there since it was looked at has no writer.
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise InvalidSettingsFile(f"{path}: not a regular file")
-            content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise InvalidSettingsFile(f"{path}: cannot be read ({error.strerror})") from None
-    if len(content) > MAX_BYTES:
-        raise InvalidSettingsFile(f"{path}: larger than {MAX_BYTES:,} bytes")
-    return content
-
-
-def _parsed(path: Path, setting: Setting, given: Any, environ: Mapping[str, str]) -> Any:
-    try:
-        value = setting.read(given)
-    except (ValueError, TypeError):
-        value = None
-    if not _same_kind(given, value):
-        text = StoreUrl(given).masked if isinstance(given, str) and setting.is_url else given
-        shown = f"{path}: {setting.name} = {str(text)[:200]!r}"
-        raise InvalidSettingsFile(f"{shown}: expected {setting.allowed}{_quotes(given, value)}")
-    if isinstance(value, tuple):
-        return tuple(_anchored(setting, part, path.parent, environ) for part in value)
-    return _anchored(setting, value, path.parent, environ) if isinstance(value, str) else value
-
-
-def _same_kind(given: Any, value: Any) -> bool:
-    """Compare types: in TOML a number is not a text. The text ``none`` means None."""
-    if isinstance(given, bool) or isinstance(value, bool):
-        return isinstance(given, bool) and isinstance(value, bool)
-    if isinstance(given, str):
-        return isinstance(value, str) or (value is None and given.strip().lower() == "none")
-    if isinstance(given, Mapping):
-        return isinstance(value, Mapping) and all(_same_kind(given[key], value[key]) for key in given)
-    if isinstance(given, list):
-        return isinstance(value, tuple)
-    return isinstance(given, int | float) and value is not None
-
-
-def _quotes(given: Any, value: Any) -> str:
-    if not isinstance(given, str) or value is None:
-        return ""
-    return ", as a list" if isinstance(value, tuple) else ", without quotes"
-
-
-def _anchored(setting: Setting, text: str, folder: Path, environ: Mapping[str, str]) -> str:
-    """Make a relative path start at the folder of the file, wherever the command is run."""
-    if setting.reads_paths:
-        return str(absolute(text if text.startswith("~") else str(folder / text), environ))
-    url = StoreUrl(text)
-    if not setting.is_url or not url.is_file:
-        return text
-    start = "sqlite:///" if url.engine == "sqlite" else "jsonl://"
-    path = text.removeprefix(start)
-    relative = path and path != text and not path.startswith(("/", "~", ":"))
-    return f"{start}{folder / path}" if relative else text
-
-
-# Trust.
-
-
-def refuse_untrusted(file: SettingsFile, setting: Setting, weaker: Any, environ: Mapping[str, str]) -> None:
-    """Refuse a value that only a trusted project file may set. ``weaker`` is the value without the file."""
-    value = file.values[setting.name]
-    if setting.project == "any" or (setting.project == "lower" and value <= weaker):
-        return
-    if is_trusted(file, places(environ).trusted):
-        return
-    above = f" above {weaker:g}" if setting.project == "lower" else ""
-    raise UntrustedSetting(
-        f"{file.path} sets {setting.name}{above}, which only a project file that you trust may set",
-        remedy="Read the file. If you trust it, run: penstock config trust. "
-        f"Else set {setting.env} yourself, or run the command in another folder.",
-    )
-
-
-def set_trust(file: SettingsFile, trusted: Path, *, trust: bool) -> None:
-    """Record, or with ``trust=False`` forget, that the user trusts this file with this content."""
-    if trust and not _is_own(file.path):
-        raise UntrustedSetting(
-            f"{file.path} belongs to another user, and is not read", remedy="Copy it, or change its owner."
-        )
-    record(trusted, str(file.path), digest_of(file.content) if trust else None)
-
-
-def is_trusted(file: SettingsFile, trusted: Path | None) -> bool:
-    """Tell whether the user trusts this file with this content."""
-    return trusted is not None and read_list(trusted).get(str(file.path)) == digest_of(file.content)
-
-
-# Sources of settings, by precedence: argument, environment, project's file, user's file.
-
-
-ARGUMENT = "argument"
-DEFAULT = "default"
-
-
-class SettingSources:
-    """Everything that may set a setting, except the default."""
-
-    def __init__(
-        self, overrides: Mapping[str, Any], environ: Mapping[str, str], files: Sequence[SettingsFile]
-    ) -> None:
-        self._overrides = overrides
-        self._environ = environ
-        self._files = files
-
-    def find(self, setting: Setting) -> tuple[str, Any]:
-        """The source of a setting and its parsed value; of the default only the source."""
-        if self._overrides.get(setting.name) is not None:
-            return ARGUMENT, _read(setting, ARGUMENT, self._overrides[setting.name])
-        for variable in (setting.env, *setting.aliases):
-            if self._environ.get(variable):
-                return variable, _read(setting, variable, self._environ[variable])
-        values = [(file, file.values[setting.name]) for file in self._files if setting.name in file.values]
-        if not values:
-            return DEFAULT, None
-        file, value = values[0]
-        if file.kind == "project":
-            # A value that something stronger replaces does no harm, and is not refused.
-            weaker = values[1][1] if len(values) > 1 else setting.read_default()
-            refuse_untrusted(file, setting, weaker, self._environ)
-        return str(file.path), value
-
-
-def refuse_unknown(overrides: Iterable[str], settings: Iterable[Setting]) -> None:
-    known = [setting.name for setting in settings]
-    for name in overrides:
-        if name not in known:
-            close = nearest_name(name, known)
-            hint = f"; did you mean {close!r}?" if close else ""
-            raise InvalidSetting(f"unknown setting {name!r}{hint}")
-
-
-def nearest_name(name: str, known: Sequence[str]) -> str | None:
-    """The known name that a misspelled one may mean."""
-    import difflib
-
-    return next(iter(difflib.get_close_matches(name, known, n=1)), None)
-
-
-def _read(setting: Setting, source: str, given: object) -> object:
-    try:
-        return setting.read(given)
-    except (ValueError, TypeError) as error:
-        shown = StoreUrl(given).masked if setting.is_url and isinstance(given, str) else given
-        where = f"{setting.name} (argument)" if source == ARGUMENT else source
-        detail = f" ({error})" if isinstance(error, InvalidName) else ""
-        raise InvalidSetting(f"{where} = {str(shown)[:200]!r}: expected {setting.allowed}{detail}") from None
-
-
 _PREFIX = "PENSTOCK_"
 _DAY_S = 86_400
 _YEAR_S = 365 * _DAY_S
@@ -876,7 +345,7 @@ _QUEUE = (1, 10_000_000)
 _DAYS = whole(0, 36_500)
 
 
-class SettingReport(NamedTuple):
+class SettingReport(msgspec.Struct, frozen=True):
     """A setting in use: JSON value with secrets masked, and the source of the value."""
 
     name: str
@@ -884,7 +353,7 @@ class SettingReport(NamedTuple):
     source: str
 
 
-class UnknownVariable(NamedTuple):
+class UnknownVariable(msgspec.Struct, frozen=True):
     """An environment variable that looks like a setting and is none; ``nearest``: the setting it may mean."""
 
     name: str
@@ -896,25 +365,28 @@ class UnknownVariable(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
-class Settings(SettingValues):
-    """All settings. Made by ``load``; names of durations end in ``_s`` (seconds) or ``_days``."""
+class Settings:
+    """All settings. Made by ``load``; names of durations end in ``_s`` (seconds) or ``_days``.
+
+    The methods of a dataclass are written out: to generate them for a hundred fields takes a command 7 ms.
+    """
 
     url: str = setting(
         URL,
-        DERIVED,
+        _DERIVED,
         "URL of the queue. For PostgreSQL, `?schema=NAME` selects a schema for all tables.",
         shown="sqlite:///STATE_DIR/penstock.db",
     )
     state_dir: Path = setting(  # noqa: RUF009 - what it makes is a field
         DIRECTORY,
-        DERIVED,
+        _DERIVED,
         "Directory for the files of Penstock on this machine.",
         env="PENSTOCK_STATE",
         shown="the nearest .penstock upwards, else $XDG_STATE_HOME/penstock, else ~/.local/state/penstock",
     )
     catalog_url: str = setting(
-        CATALOG_URL,
-        DERIVED,
+        _CATALOG_URL,
+        _DERIVED,
         "URL of the catalog: documents and their tasks.",
         shown="the queue's own when it is SQLite or PostgreSQL, else sqlite:///STATE_DIR/catalog.db",
     )
@@ -927,12 +399,14 @@ class Settings(SettingValues):
         aliases=("AGENT_BRAIN_MAX_QUEUE",),
     )
     max_queue_per_tenant: int | None = setting(
-        whole_or_none(*_QUEUE), None, "Maximum number of pending top-level indexing jobs of one tenant."
+        _whole_or_none(*_QUEUE), None, "Maximum number of pending top-level indexing jobs of one tenant."
     )
     max_function_queue: int | None = setting(
-        whole_or_none(*_QUEUE), None, "Maximum number of pending function jobs; more are refused."
+        _whole_or_none(*_QUEUE), None, "Maximum number of pending function jobs; more are refused."
     )
-    max_payload_bytes: int = MAX_PAYLOAD_BYTES
+    max_payload_bytes: int = setting(
+        whole(1, 1_000_000_000), 4 * 1024 * 1024, "Maximum size of a payload, as JSON text."
+    )
     max_retries: int = setting(
         whole(0, 1000),
         3,
@@ -947,7 +421,7 @@ class Settings(SettingValues):
         aliases=("AGENT_BRAIN_JOB_TIMEOUT",),
     )
     queue_enabled: bool = setting(
-        SWITCH,
+        _SWITCH,
         True,
         "When false, workers claim no jobs; new jobs are accepted and wait.",
         aliases=("TASK_QUEUE_ENABLED",),
@@ -958,7 +432,7 @@ class Settings(SettingValues):
         "Lease of a claimed job: time without a heartbeat after which the job is taken back.",
     )
     lease_by_type: Mapping[str, float] = setting(
-        LEASES, MappingProxyType({}), "Leases for single item types."
+        _LEASES, MappingProxyType({}), "Leases for single item types."
     )
     task_lease_s: float = setting(
         LEASE,
@@ -1009,36 +483,108 @@ class Settings(SettingValues):
     failed_retention_days: int = setting(
         _DAYS, 30, "Days until failed jobs are removed; 0 keeps them forever."
     )
-    embedder: str = EMBEDDER_SETTING
-    models_dir: Path = MODELS_DIR
-    fastembed_model: str = FASTEMBED_MODEL
-    fastembed_pooling: str = FASTEMBED_POOLING
-    embed_endpoint_url: str | None = EMBED_ENDPOINT_URL
-    embed_endpoint_model: str = EMBED_ENDPOINT_MODEL
-    embed_endpoint_key: str | None = EMBED_ENDPOINT_KEY
-    embed_endpoint_dimension: int = EMBED_ENDPOINT_DIMENSION
-    embed_endpoint_batch: int = EMBED_ENDPOINT_BATCH
-    embed_endpoint_timeout_s: float = EMBED_ENDPOINT_TIMEOUT_S
-    embed_endpoint_calls: int = EMBED_ENDPOINT_CALLS
-    embed_endpoint_per_minute: int | None = EMBED_ENDPOINT_PER_MINUTE
-    embed_endpoint_tokens: int | None = EMBED_ENDPOINT_TOKENS
-    rerank_endpoint_url: str | None = RERANK_ENDPOINT_URL
-    rerank_endpoint_model: str = RERANK_ENDPOINT_MODEL
-    rerank_endpoint_key: str | None = RERANK_ENDPOINT_KEY
-    rerank_endpoint_timeout_s: float = RERANK_ENDPOINT_TIMEOUT_S
-    graph: bool = GRAPH
-    graph_endpoint_url: str | None = GRAPH_ENDPOINT_URL
-    graph_endpoint_model: str = GRAPH_ENDPOINT_MODEL
-    graph_endpoint_key: str | None = GRAPH_ENDPOINT_KEY
-    graph_endpoint_timeout_s: float = GRAPH_ENDPOINT_TIMEOUT_S
-    graph_endpoint_calls: int = GRAPH_ENDPOINT_CALLS
-    graph_endpoint_per_minute: int | None = GRAPH_ENDPOINT_PER_MINUTE
-    graph_endpoint_tokens: int | None = GRAPH_ENDPOINT_TOKENS
-    graph_store: str = GRAPH_STORE_SETTING
-    graph_store_timeout_s: float = GRAPH_STORE_TIMEOUT_S
-    vector_store: str = VECTOR_STORE_SETTING
-    vector_store_timeout_s: float = VECTOR_STORE_TIMEOUT_S
-    usearch_from: int = USEARCH_FROM
+    embedder: str = setting(EMBEDDER, "static", "Embedding model.")
+    models_dir: Path = setting(  # noqa: RUF009
+        DIRECTORY,
+        _DERIVED,
+        "Directory of installed models.",
+        shown="$XDG_DATA_HOME/penstock/models, else ~/.local/share/penstock/models",
+    )
+    fastembed_model: str = setting(
+        TEXT,
+        "BAAI/bge-small-en-v1.5",
+        "Model of the embedder `fastembed`: a name of its list, or the absolute path of a model's directory.",
+    )
+    fastembed_pooling: str = setting(
+        _lower_word("auto", "mean", "cls", "last", "none"),
+        "auto",
+        "Pooling of a fastembed model in a directory; `auto` takes it from the files of the model.",
+    )
+    embed_endpoint_url: str | None = setting(
+        URL, None, "Embedding endpoint, compatible with OpenAI's, for the embedder `endpoint`."
+    )
+    embed_endpoint_model: str = setting(TEXT, "text-embedding-3-small", "Model of the embedding endpoint.")
+    embed_endpoint_key: str | None = setting(SECRET, None, "Key of the embedding endpoint.")
+    embed_endpoint_dimension: int = setting(whole(1, 16_384), 1536, "Length of the vectors of that model.")
+    embed_endpoint_batch: int = setting(whole(1, 2048), 64, "Texts in one call to the embedding endpoint.")
+    embed_endpoint_timeout_s: float = setting(
+        seconds(0.1, 3600), 30.0, "Maximum wait for the answer of the embedding endpoint."
+    )
+    embed_endpoint_calls: int = setting(
+        whole(1, 256),
+        4,
+        "Calls to the embedding endpoint at the same time, by all processes on this machine.",
+    )
+    embed_endpoint_per_minute: int | None = setting(
+        _whole_or_none(1, 1_000_000),
+        None,
+        "Calls to the embedding endpoint in a minute, by all processes on this machine.",
+    )
+    embed_endpoint_tokens: int | None = setting(
+        _whole_or_none(1, 10**15),
+        None,
+        "Tokens of one tenant that are sent to the embedding endpoint in a calendar month; then "
+        "its chunks fail.",
+    )
+    rerank_endpoint_url: str | None = setting(
+        URL, None, "Re-ranking endpoint, compatible with Cohere's, that orders the best hits of a search."
+    )
+    rerank_endpoint_model: str = setting(TEXT, "BAAI/bge-reranker-v2-m3", "Model of the re-ranking endpoint.")
+    rerank_endpoint_key: str | None = setting(SECRET, None, "Key of the re-ranking endpoint.")
+    rerank_endpoint_timeout_s: float = setting(
+        seconds(0.1, 3600), 5.0, "Maximum wait of a search for the re-ranking endpoint."
+    )
+    graph: bool = setting(
+        _SWITCH,
+        False,
+        "Extract entities and relations of documents, as `penstock index --graph` does.",
+    )
+    graph_endpoint_url: str | None = setting(
+        URL,
+        None,
+        "Chat endpoint, compatible with OpenAI's, whose model extracts the entities of prose "
+        "instead of rules.",
+    )
+    graph_endpoint_model: str = setting(TEXT, "gpt-4o-mini", "Model of the graph endpoint.")
+    graph_endpoint_key: str | None = setting(SECRET, None, "Key of the graph endpoint.")
+    graph_endpoint_timeout_s: float = setting(
+        seconds(0.1, 3600), 120.0, "Maximum wait for the answer of the graph endpoint."
+    )
+    graph_endpoint_calls: int = setting(
+        whole(1, 64), 4, "Calls to the graph endpoint at the same time, by all processes on this machine."
+    )
+    graph_endpoint_per_minute: int | None = setting(
+        _whole_or_none(1, 1_000_000),
+        None,
+        "Calls to the graph endpoint in a minute, by all processes on this machine.",
+    )
+    graph_endpoint_tokens: int | None = setting(
+        _whole_or_none(1, 10**15),
+        None,
+        "Tokens of one tenant that the graph endpoint may charge in a calendar month; then its chunks fail.",
+    )
+    graph_store: str = setting(
+        GRAPH_STORE,
+        "default",
+        "Store that `penstock graph` reads. With `default` it is the catalog; Neo4j holds a copy "
+        "of its graph.",
+    )
+    graph_store_timeout_s: float = setting(
+        seconds(0.1, 600), 30.0, "Maximum wait for the answer of a graph store that is not the catalog."
+    )
+    vector_store: str = setting(
+        VECTOR_STORE,
+        "default",
+        "Store in which vectors are searched: the catalog by default; others hold a copy of its vectors.",
+    )
+    vector_store_timeout_s: float = setting(
+        seconds(0.1, 600), 10.0, "Maximum wait for the answer of a vector store that is not the catalog."
+    )
+    usearch_from: int = setting(
+        whole(1, 1_000_000_000),
+        200_000,
+        "Chunks of a tenant from which workers build a usearch index, if the extra is installed.",
+    )
     max_file_mb: int = setting(
         whole(1, 100_000),
         64,
@@ -1052,7 +598,7 @@ class Settings(SettingValues):
         project="lower",
     )
     archives: bool = setting(
-        SWITCH,
+        _SWITCH,
         False,
         "Open zip and tar archives as folders; by default they are skipped, unless a request names them.",
     )
@@ -1068,17 +614,46 @@ class Settings(SettingValues):
         "Memory in MiB for parsing, for all processes of a worker together; a file which needs more fails.",
         project="lower",
     )
-    ocr: bool = OCR
-    ocr_workers: int | None = OCR_WORKERS
-    ocr_languages: str = OCR_LANGUAGES
-    ocr_tessdata_dir: str | None = OCR_TESSDATA_DIR
-    ocr_dpi: int = OCR_DPI
-    ocr_min_confidence: float = OCR_MIN_CONFIDENCE
-    ocr_endpoint_url: str | None = OCR_ENDPOINT_URL
-    ocr_endpoint_model: str = OCR_ENDPOINT_MODEL
-    ocr_endpoint_key: str | None = OCR_ENDPOINT_KEY
-    ocr_endpoint_timeout_s: float = OCR_ENDPOINT_TIMEOUT_S
-    pages_dir: str | None = PAGES_DIR
+    ocr: bool = setting(
+        _SWITCH,
+        True,
+        "When false, no text is recognized: pages that are pictures fail with `ERR_NO_TEXT`.",
+    )
+    ocr_workers: int | None = setting(
+        _whole_or_none(1, 256),
+        None,
+        "Processes of a worker that recognize text at the same time; the others read text meanwhile.",
+        shown="half of the processes, at least one",
+    )
+    ocr_languages: str = setting(
+        _LANGUAGES, "eng", "Languages of pictures, as Tesseract calls them; the first one weighs most."
+    )
+    ocr_tessdata_dir: str | None = setting(
+        DIRECTORY, None, "Directory with models of further languages (`.traineddata` files)."
+    )
+    ocr_dpi: int = setting(
+        whole(72, 600), 300, "Resolution at which pages are drawn to recognize their text."
+    )
+    ocr_min_confidence: float = setting(
+        percent(),
+        72.0,
+        "Mean confidence below which rapidocr reads the page too, if it is installed.",
+    )
+    ocr_endpoint_url: str | None = setting(
+        URL,
+        None,
+        "Vision endpoint, compatible with OpenAI's, that reads pictures instead of Tesseract.",
+    )
+    ocr_endpoint_model: str = setting(TEXT, "dots.ocr", "Model of the vision endpoint.")
+    ocr_endpoint_key: str | None = setting(SECRET, None, "Key of the vision endpoint.")
+    ocr_endpoint_timeout_s: float = setting(
+        seconds(1, 3600), 120.0, "Maximum wait for the vision endpoint to read one page."
+    )
+    pages_dir: str | None = setting(
+        DIRECTORY,
+        None,
+        "Directory to which the Markdown of each page with recognized text is written, besides the catalog.",
+    )
     sqlite_synchronous: Literal["FULL", "NORMAL"] = setting(
         word("FULL", "NORMAL"),
         "FULL",
@@ -1089,37 +664,140 @@ class Settings(SettingValues):
         60.0,
         "Maximum wait for a lock of another process, or for the response of a server.",
     )
-    postgres_pool_size: int = POSTGRES_POOL_SIZE
-    postgres_pooler: bool = POSTGRES_POOLER
-    postgres_timeout_s: float = POSTGRES_TIMEOUT_S
+    postgres_pool_size: int = setting(
+        whole(1, 1000),
+        4,
+        "Maximum number of connections in each PostgreSQL pool of a process: queue, catalog reads "
+        "and writes.",
+    )
+    postgres_pooler: bool = setting(
+        _SWITCH,
+        False,
+        "True behind a pooler in transaction mode: no prepared statements, no LISTEN.",
+    )
+    postgres_timeout_s: float = setting(
+        seconds(0, 3600),
+        60.0,
+        "Timeout of one PostgreSQL statement, and of the wait for a connection; 0 is no limit.",
+    )
     contract_url: str | None = setting(
         URL, None, "Redis server of the Redis contract; by default the one in its configuration file."
     )
     rag_config: str | None = setting(FILE, None, "YAML file with the RAGs of the Redis contract.")
-    rag_away_s: float = RAG_AWAY_S
-    roots: tuple[str, ...] = ROOTS
-    allow_external: bool = ALLOW_EXTERNAL
-    allow_web: bool = ALLOW_WEB
-    web_private: bool = WEB_PRIVATE
-    web_delay_s: float = WEB_DELAY_S
-    web_timeout_s: float = WEB_TIMEOUT_S
-    webhook_key: str | None = WEBHOOK_KEY
-    webhook_key_file: str | None = WEBHOOK_KEY_FILE
-    webhook_private: bool = WEBHOOK_PRIVATE
-    hosts: tuple[str, ...] = HOSTS_SETTING
-    proxies: tuple[str, ...] = PROXIES
-    rate_limit: int | None = RATE_LIMIT
-    metrics_public: bool = METRICS_PUBLIC
-    log_format: str = LOG_FORMAT
-    serial: bool = SERIAL
-    time_zone: str = TIME_ZONE
-    body_limit_mb: int = BODY_LIMIT_MB
-    server: str | None = SERVER_SETTING
-    api_key: str | None = API_KEY
-    api_key_file: str | None = API_KEY_FILE
-    uploads_dir: str | None = UPLOADS_DIR
-    upload_quota_mb: int | None = UPLOAD_QUOTA_MB
+    rag_away_s: float = setting(
+        seconds(0, 365 * 86_400),
+        86_400.0,
+        "Time that messages wait for a RAG no gateway serves; then they are refused.",
+    )
+    roots: tuple[str, ...] = setting(
+        _DIRECTORIES,
+        (),
+        "Folders whose files the server may index.",
+        shown="the folder in which the server was started",
+    )
+    allow_external: bool = setting(
+        _SWITCH, False, "When true, a request to the server with `allow_external` may name any path."
+    )
+    allow_web: bool = setting(
+        _SWITCH, False, "When true, requests to the server may name web pages, which its workers then fetch."
+    )
+    web_private: bool = setting(
+        _SWITCH,
+        False,
+        "When true, web pages of private, loopback and other reserved network addresses are fetched as well.",
+    )
+    web_delay_s: float = setting(
+        seconds(0, 3600), 0.5, "Least time between two requests of this machine to one web server."
+    )
+    web_timeout_s: float = setting(
+        seconds(0.1, 3600), 60.0, "Maximum time to fetch one web page, redirects included."
+    )
+    webhook_key: str | None = setting(
+        SECRET, None, "Secret that signs webhooks: text of 16 bytes or more, or `whsec_` and base64."
+    )
+    webhook_key_file: str | None = setting(
+        FILE,
+        None,
+        "File with that secret; instead of PENSTOCK_WEBHOOK_KEY. It is read for each webhook.",
+    )
+    webhook_private: bool = setting(
+        _SWITCH,
+        False,
+        "When true, webhooks are sent to private, loopback and other reserved network addresses as well.",
+    )
+    hosts: tuple[str, ...] = setting(
+        _HOSTS,
+        (),
+        "Names of the server, which requests may have in their Host header.",
+        shown="localhost, and IP addresses",
+    )
+    proxies: tuple[str, ...] = setting(
+        _NETWORKS,
+        (),
+        "Addresses of reverse proxies, whose X-Forwarded-For names the sender of a request; this "
+        "machine always.",
+        shown="this machine",
+    )
+    rate_limit: int | None = setting(
+        _whole_or_none(1, 1_000_000_000), 6_000, "Requests in a minute that the server accepts from one key."
+    )
+    metrics_public: bool = setting(_SWITCH, False, "When true, `GET /metrics` of the server needs no key.")
+    log_format: str = setting(
+        _lower_word("text", "json"), "text", "Form of the log of workers and servers: lines of text or JSON."
+    )
+    serial: bool = setting(
+        _SWITCH,
+        False,
+        "When true, jobs for paths run one at a time in each collection, in order. For submissions "
+        "and workers.",
+    )
+    time_zone: str = setting(ZONE, "UTC", "Time zone of new schedules that name none.")
+    body_limit_mb: int = setting(
+        whole(1, 1_000), 8, "Maximum size in MB of the body of a request to the server."
+    )
+    server: str | None = setting(
+        SERVER, None, "URL of a server through which commands work, instead of the stores."
+    )
+    api_key: str | None = setting(SECRET, None, "Key for the server that commands use.")
+    api_key_file: str | None = setting(
+        FILE, None, "File with that key, which only its owner may read; instead of PENSTOCK_API_KEY."
+    )
+    uploads_dir: str | None = setting(
+        DIRECTORY,
+        None,
+        "Directory for files uploaded to the server; by default in the state directory. Workers "
+        "have to see it.",
+    )
+    upload_quota_mb: int | None = setting(
+        _whole_or_none(1, 1_000_000_000),
+        10_240,
+        "Maximum size in MB of all files that one tenant has uploaded; more are refused until some "
+        "are removed.",
+    )
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False, compare=False)
+
+    def __init__(self, **values: Any) -> None:
+        fields = dataclasses.fields(self)
+        if unknown := values.keys() - {field.name for field in fields}:
+            raise TypeError(f"no such setting: {', '.join(sorted(unknown))}")
+        for field in fields:
+            if field.name not in values:
+                if field.default_factory is dataclasses.MISSING:
+                    raise TypeError(f"setting {field.name} has no value")
+                values[field.name] = field.default_factory()
+        self.__dict__.update(values)
+
+    def __repr__(self) -> str:
+        shown = (field.name for field in dataclasses.fields(self) if field.repr)
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        compared = (field.name for field in dataclasses.fields(self) if field.compare)
+        return all(getattr(self, name) == getattr(other, name) for name in compared)
+
+    __hash__ = None  # type: ignore[assignment]
 
     @property
     def store(self) -> StoreUrl:
@@ -1169,7 +847,7 @@ def combine(
 ) -> Settings:
     """Combine all sources of settings, and check the result."""
     refuse_unknown(overrides, SETTINGS)
-    found = SettingSources(overrides, environ, files)
+    found = _SettingSources(overrides, environ, files)
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for setting in SETTINGS:
@@ -1232,7 +910,7 @@ def unknown_variables() -> list[UnknownVariable]:
     # The common start is left out of the comparison: with it, any two names are alike.
     known = [setting.env.removeprefix(_PREFIX) for setting in SETTINGS]
     words = sorted(name.removeprefix(_PREFIX) for name in os.environ if name.startswith(_PREFIX))
-    unknown = ((word, nearest_name(word, known)) for word in words if word not in known)
+    unknown = ((word, _nearest_name(word, known)) for word in words if word not in known)
     return [UnknownVariable(_PREFIX + word, near and _PREFIX + near) for word, near in unknown]
 
 
@@ -1259,3 +937,250 @@ def _plain(name: str, value: object) -> object:
     if isinstance(value, Path):
         return str(value)
     return dict(value) if isinstance(value, Mapping) else value
+
+
+NAME = "penstock.toml"
+_MAX_BYTES = 256 * 1024
+
+
+class SettingsFile(msgspec.Struct, frozen=True):
+    """A file that was read, with its parsed values by the name of the setting."""
+
+    path: Path
+    kind: Literal["project", "user"]
+    values: Mapping[str, Any]
+    content: bytes
+
+
+class FilePlaces(msgspec.Struct, frozen=True):
+    """Where settings files are, or would be."""
+
+    project: Path | None
+    """The nearest project file that belongs to this user or to root."""
+    foreign: Path | None
+    """A nearer one that belongs to another user, and is not read."""
+    user: Path | None
+    """The user's file, whether or not it exists; None without a home directory."""
+
+    @property
+    def trusted(self) -> Path | None:
+        """The list of trusted project files."""
+        return None if self.user is None else self.user.with_name(LIST)
+
+
+def places(environ: Mapping[str, str], platform: str = sys.platform) -> FilePlaces:
+    """Look for ``penstock.toml`` from the working directory upwards, and for the user's."""
+    directory = user_directory(environ, platform)
+    user = None if directory is None else directory / NAME
+    foreign: Path | None = None
+    try:
+        here = Path.cwd()
+        for found in (folder / NAME for folder in (here, *here.parents)):
+            if found == user or not found.is_file():
+                continue
+            if _is_own(found):
+                return FilePlaces(found, foreign, user)
+            foreign = foreign or found
+    except OSError:
+        # The working directory was removed, or may not be read.
+        return FilePlaces(None, None, user)
+    return FilePlaces(None, foreign, user)
+
+
+def _is_own(path: Path) -> bool:
+    """Tell whether a file, and a link to the file, belong to this user or to root.
+
+    Else another user could choose by a link in a shared folder which of this user's files is read.
+    """
+    return {path.stat().st_uid, path.lstat().st_uid} <= {os.geteuid(), 0}
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except PermissionError:
+        # The directory is another user's, as that of root where a service runs with its environment.
+        return False
+
+
+def read_all(environ: Mapping[str, str], settings: Sequence[Setting]) -> list[SettingsFile]:
+    """Read the project's and the user's file, where they exist: the stronger one first."""
+    found = places(environ)
+    files = []
+    if found.project is not None:
+        files.append(read(found.project, "project", settings, environ))
+    if found.user is not None and _exists(found.user):
+        files.append(read(found.user, "user", settings, environ))
+    return files
+
+
+def read(
+    path: Path, kind: Literal["project", "user"], settings: Iterable[Setting], environ: Mapping[str, str]
+) -> SettingsFile:
+    """Read and check one file. Unknown keys and wrong values are refused, used or not."""
+    import tomllib
+
+    content = _file_content(path)
+    try:
+        table = tomllib.loads(content.decode())
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise InvalidSettingsFile(f"{path}: not valid TOML: {reason[:200]}") from None
+    by_name = {setting.name: setting for setting in settings}
+    values = {}
+    for key, given in table.items():
+        if key not in by_name:
+            import difflib
+
+            close = difflib.get_close_matches(key, by_name, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise InvalidSettingsFile(f"{path}: unknown setting {key[:100]!r}{hint}")
+        values[key] = _parsed(path, by_name[key], given, environ)
+    return SettingsFile(path, kind, values, content)
+
+
+def _file_content(path: Path) -> bytes:
+    try:
+        # Without waiting: a pipe put there since it was looked at has no writer.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise InvalidSettingsFile(f"{path}: not a regular file")
+            content = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise InvalidSettingsFile(f"{path}: cannot be read ({error.strerror})") from None
+    if len(content) > _MAX_BYTES:
+        raise InvalidSettingsFile(f"{path}: larger than {_MAX_BYTES:,} bytes")
+    return content
+
+
+def _parsed(path: Path, setting: Setting, given: Any, environ: Mapping[str, str]) -> Any:
+    try:
+        value = setting.read(given)
+    except (ValueError, TypeError):
+        value = None
+    if not _same_kind(given, value):
+        text = StoreUrl(given).masked if isinstance(given, str) and setting.is_url else given
+        shown = f"{path}: {setting.name} = {str(text)[:200]!r}"
+        raise InvalidSettingsFile(f"{shown}: expected {setting.allowed}{_quotes(given, value)}")
+    if isinstance(value, tuple):
+        return tuple(_anchored(setting, part, path.parent, environ) for part in value)
+    return _anchored(setting, value, path.parent, environ) if isinstance(value, str) else value
+
+
+def _same_kind(given: Any, value: Any) -> bool:
+    """Compare types: in TOML a number is not a text. The text ``none`` means None."""
+    if isinstance(given, bool) or isinstance(value, bool):
+        return isinstance(given, bool) and isinstance(value, bool)
+    if isinstance(given, str):
+        return isinstance(value, str) or (value is None and given.strip().lower() == "none")
+    if isinstance(given, Mapping):
+        return isinstance(value, Mapping) and all(_same_kind(given[key], value[key]) for key in given)
+    if isinstance(given, list):
+        return isinstance(value, tuple)
+    return isinstance(given, int | float) and value is not None
+
+
+def _quotes(given: Any, value: Any) -> str:
+    if not isinstance(given, str) or value is None:
+        return ""
+    return ", as a list" if isinstance(value, tuple) else ", without quotes"
+
+
+def _anchored(setting: Setting, text: str, folder: Path, environ: Mapping[str, str]) -> str:
+    """Make a relative path start at the folder of the file, wherever the command is run."""
+    if setting.reads_paths:
+        return str(absolute(text if text.startswith("~") else str(folder / text), environ))
+    url = StoreUrl(text)
+    if not setting.is_url or not url.is_file:
+        return text
+    start = "sqlite:///" if url.engine == "sqlite" else "jsonl://"
+    path = text.removeprefix(start)
+    relative = path and path != text and not path.startswith(("/", "~", ":"))
+    return f"{start}{folder / path}" if relative else text
+
+
+def _refuse_untrusted(file: SettingsFile, setting: Setting, weaker: Any, environ: Mapping[str, str]) -> None:
+    """Refuse a value that only a trusted project file may set. ``weaker`` is the value without the file."""
+    value = file.values[setting.name]
+    if setting.project == "any" or (setting.project == "lower" and value <= weaker):
+        return
+    if is_trusted(file, places(environ).trusted):
+        return
+    above = f" above {weaker:g}" if setting.project == "lower" else ""
+    raise UntrustedSetting(
+        f"{file.path} sets {setting.name}{above}, which only a project file that you trust may set",
+        remedy="Read the file. If you trust it, run: penstock config trust. "
+        f"Else set {setting.env} yourself, or run the command in another folder.",
+    )
+
+
+def set_trust(file: SettingsFile, trusted: Path, *, trust: bool) -> None:
+    """Record, or with ``trust=False`` forget, that the user trusts this file with this content."""
+    if trust and not _is_own(file.path):
+        raise UntrustedSetting(
+            f"{file.path} belongs to another user, and is not read", remedy="Copy it, or change its owner."
+        )
+    record(trusted, str(file.path), digest_of(file.content) if trust else None)
+
+
+def is_trusted(file: SettingsFile, trusted: Path | None) -> bool:
+    """Tell whether the user trusts this file with this content."""
+    return trusted is not None and read_list(trusted).get(str(file.path)) == digest_of(file.content)
+
+
+ARGUMENT = "argument"
+DEFAULT = "default"
+
+
+class _SettingSources:
+    """Everything that may set a setting but the default: argument, environment, project's file, user's."""
+
+    def __init__(
+        self, overrides: Mapping[str, Any], environ: Mapping[str, str], files: Sequence[SettingsFile]
+    ) -> None:
+        self._overrides = overrides
+        self._environ = environ
+        self._files = files
+
+    def find(self, setting: Setting) -> tuple[str, Any]:
+        """The source of a setting and its parsed value; of the default only the source."""
+        if self._overrides.get(setting.name) is not None:
+            return ARGUMENT, _read(setting, ARGUMENT, self._overrides[setting.name])
+        for variable in (setting.env, *setting.aliases):
+            if self._environ.get(variable):
+                return variable, _read(setting, variable, self._environ[variable])
+        values = [(file, file.values[setting.name]) for file in self._files if setting.name in file.values]
+        if not values:
+            return DEFAULT, None
+        file, value = values[0]
+        if file.kind == "project":
+            # A value that something stronger replaces does no harm, and is not refused.
+            weaker = values[1][1] if len(values) > 1 else setting.read_default()
+            _refuse_untrusted(file, setting, weaker, self._environ)
+        return str(file.path), value
+
+
+def refuse_unknown(overrides: Iterable[str], settings: Iterable[Setting]) -> None:
+    known = [setting.name for setting in settings]
+    for name in overrides:
+        if name not in known:
+            close = _nearest_name(name, known)
+            hint = f"; did you mean {close!r}?" if close else ""
+            raise InvalidSetting(f"unknown setting {name!r}{hint}")
+
+
+def _nearest_name(name: str, known: Sequence[str]) -> str | None:
+    """The known name that a misspelled one may mean."""
+    import difflib
+
+    return next(iter(difflib.get_close_matches(name, known, n=1)), None)
+
+
+def _read(setting: Setting, source: str, given: object) -> object:
+    try:
+        return setting.read(given)
+    except (ValueError, TypeError) as error:
+        shown = StoreUrl(given).masked if setting.is_url and isinstance(given, str) else given
+        where = f"{setting.name} (argument)" if source == ARGUMENT else source
+        detail = f" ({error})" if isinstance(error, InvalidName) else ""
+        raise InvalidSetting(f"{where} = {str(shown)[:200]!r}: expected {setting.allowed}{detail}") from None

@@ -1,5 +1,7 @@
 """All errors of Penstock, as one tree.
 
+Each class has a stable ``code`` (see docs/reference/errors.md) and a ``remedy``, the next step for the user.
+
 PenstockError
 ├── InvalidRequest (also ValueError)      the request itself is wrong; nothing was written
 │   ├── UnknownOption (also TypeError)
@@ -45,8 +47,6 @@ PenstockError
     ├── InvalidSetting · UnknownScheme · DriverMissing · AppNotFound · InvalidRags · DocumentsElsewhere
     ├── InvalidSettingsFile · UntrustedSetting · ModelDamaged · ModelUnavailable · KeylessServer
     ├── ExtensionFailed · UntrustedState
-
-Each class has a stable ``code`` (see docs/reference/errors.md) and a ``remedy``, the next step for the user.
 """
 
 from __future__ import annotations
@@ -1153,58 +1153,6 @@ class EndedJobGone(PermanentFailure):
 
     code = "ERR_ENDED_JOB_GONE"
     default_remedy = "Nothing to do. Keep jobs longer with PENSTOCK_RETENTION_DAYS."
-
-
-# All errors of Penstock, as one tree.
-#
-# PenstockError
-# ├── InvalidRequest (also ValueError)      the request itself is wrong; nothing was written
-# │   ├── UnknownOption (also TypeError)
-# │   ├── UnknownItemType · UnknownOperation · UnsupportedOperation
-# │   ├── InvalidPayload · PayloadTooLarge · InvalidText · RelativePath
-# │   ├── InvalidPriority · InvalidName · InvalidTime · InvalidSchedule · InvalidLimit · UnknownStatus
-# │   ├── DuplicateId
-# │   ├── UnknownFunction · UnknownEntity · UnknownDependency · DependencyCycle · OtherDependencies
-# │   ├── UnknownDocument · UnknownProject · PageImageMissing · NotInGraph · PathNotFound (also LookupError)
-# │   ├── InvalidVector
-# │   ├── InvalidMessage · UnsupportedSource · UnknownRag (also LookupError) · OutsideRag
-# │   ├── RequestTooLarge · RequestHeadTooLarge · UploadQuotaReached · PathOutside · LocalOnly · ImportRefused
-# │   ├── InvalidUrl · WebOff · WebhookUnsigned · LibraryNotFound · UnknownLibrary (also LookupError)
-# ├── JobNotFound · AmbiguousId · ScheduleNotFound · LimitNotFound · CollectionNotFound (also LookupError)
-# │   ├── TaskNotFound (also ValueError)
-# ├── Conflict                              the status of the job does not allow this
-# │   ├── CannotCancel · CannotRetry · CountChanged · LiveTwin · LeaseLost · NoResult (ResultExpired)
-# │   ├── InvalidTransition (also ValueError) · FingerprintMismatch · KeyExists · ServerRunning
-# │   ├── WorkersRunning · StoreNotEmpty · ScheduleExists
-# ├── QueueFull                             backpressure; carries retry_after
-# ├── StoreError                            the store failed
-# │   ├── StoreUnavailable (TooManyFiles · PoolerNotSet) · StoreReadOnly · StoreDenied · DiskFull
-# │   ├── StatementRefused · StoreVanished
-# │   ├── SchemaMismatch (RestoreUnfinished) · StateDamaged · BackupDamaged
-# ├── JobError                              raised inside a job to end its attempt
-# │   ├── PermanentFailure · TransientFailure · ServiceUnavailable · Cancelled
-# │   │   ├── NothingToIndex · TokenLimitReached · AddressRefused
-# │   │   ├── PageRefused (PageMissing · BadRedirect) · PageUnavailable  a web server has no page to read
-# │   │   ├── WebhookAddressRefused · WebhookGone · WebhookFailed · EndedJobGone
-# │   │   ├── UnreadableDocument            a file's content cannot become text
-# │   │   │   ├── UnsupportedType · DocumentDamaged · DocumentEncrypted · NoText
-# │   │   │   ├── DocumentTooLarge · ParserFailed · ComponentMissing
-# │   │   │   │   ├── TimeBudgetExceeded · MemoryBudgetExceeded
-# ├── KeyRequired · HostRefused · RateLimited · RequestTooSlow  a server refuses the request
-# │   ├── TooManyAtOnce (TooManyListeners · TooManyUploads · TooManyRequests)
-# │   RouteNotFound · UnknownKey · ServerNotRunning (also LookupError) · NotConfirmed
-# │   ├── NotAllowed (OriginRefused)
-# ├── ServerUnreachable · InvalidAnswer     a client gets no usable answer
-# │   ├── ServerUntrusted · ServerTimeout · ServerStopping · ServerBusy
-# ├── WorkerFailed (ServerFailed)           a worker or server cannot start
-# ├── OutputFailed                          output cannot be written
-# └── ConfigError (also ValueError)
-#     ├── InvalidSetting · UnknownScheme · DriverMissing · AppNotFound · InvalidRags · DocumentsElsewhere
-#     ├── InvalidSettingsFile · UntrustedSetting · ModelDamaged · ModelUnavailable · KeylessServer
-#     ├── ExtensionFailed · UntrustedState
-#
-# Each class has a stable ``code`` (see docs/reference/errors.md) and a ``remedy``, the next step for the
-# user.
 
 
 __all__ = [

@@ -9,13 +9,14 @@ from __future__ import annotations
 import enum
 import functools
 import os
+import re
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from penstock.errors import ExtensionFailed
-from penstock.lazy_pattern import lazy_pattern
-from penstock.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from importlib.metadata import PathDistribution
@@ -41,7 +42,7 @@ class ExtensionKind(enum.StrEnum):
     """Callable with the URL that returns a ``Queue``; the name is the scheme."""
 
 
-class Extension(NamedTuple):
+class Extension(msgspec.Struct, frozen=True):
     """A declared extension. ``target``: module and attribute, as ``module:name``."""
 
     kind: ExtensionKind
@@ -88,7 +89,7 @@ class Extension(NamedTuple):
 @functools.cache
 def installed() -> tuple[Extension, ...]:
     """All extensions of this environment, by kind, name and package."""
-    return tuple(sorted(_declared()))
+    return tuple(sorted(_declared(), key=lambda one: (one.kind, one.name, one.package)))
 
 
 @functools.cache
@@ -161,13 +162,10 @@ def _declares(metadata: str) -> bool:
         return False
 
 
-# Optional parts of Penstock, and the commands that install them.
+_REQUIREMENT = r"(?P<needed>[^;]+);.*\bextra\s*==\s*['\"](?P<extra>[\w-]+)['\"]"
 
 
-_REQUIREMENT = lazy_pattern(r"(?P<needed>[^;]+);.*\bextra\s*==\s*['\"](?P<extra>[\w-]+)['\"]")
-
-
-class Extra(NamedTuple):
+class Extra(msgspec.Struct, frozen=True):
     """An optional part. ``module``: importable once the part is installed."""
 
     name: str
@@ -217,7 +215,7 @@ def install_command(extra: str) -> str:
         listed = importlib.metadata.requires("penstock") or ()
     except importlib.metadata.PackageNotFoundError:
         listed = ()
-    found = map(_REQUIREMENT.fullmatch, listed)
+    found = [re.fullmatch(_REQUIREMENT, one) for one in listed]
     needed = [match["needed"].strip() for match in found if match and match["extra"] == extra]
     # Without metadata this is an unpacked source tree.
     return f"pip install {shlex.join(needed or [f'.[{extra}]'])}"

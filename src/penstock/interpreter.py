@@ -38,7 +38,7 @@ ONE_THREAD = frozenset(["OMP_NUM_THREADS", "OMP_THREAD_LIMIT", "OPENBLAS_NUM_THR
 
 Libraries that start threads when they are loaded would make its forks unsafe."""
 
-COLLECT_AFTER = 100_000
+_COLLECT_AFTER = 100_000
 """New objects after which garbage is collected, for about 10 MB; Python's default is 700.
 
 A short command makes 60,000, nearly all of them modules and classes that stay."""
@@ -79,7 +79,7 @@ def collect_rarely() -> None:
     """
     import gc
 
-    gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
+    gc.set_threshold(_COLLECT_AFTER, *gc.get_threshold()[1:])
 
 
 class WithoutCollections:

@@ -13,11 +13,11 @@ from typing import Any, NoReturn, TypeVar
 from penstock import clock
 from penstock.errors import DiskFull, StoreReadOnly, StoreUnavailable
 
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s%(job)s: %(message)s"
+_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s%(job)s: %(message)s"
 TRACE_MARK = "| "
 """Start of each line of a traceback in the log."""
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
-REPEATED_EVERY_S = 30.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
+_REPEATED_EVERY_S = 30.0
 
 T = TypeVar("T")
 log = logging.getLogger("penstock.worker")
@@ -79,7 +79,7 @@ class JsonLogFormatter(logging.Formatter):
 
 def log_formatter(log_format: str) -> logging.Formatter:
     """The formatter for a value of the setting ``log_format``."""
-    return JsonLogFormatter() if log_format == "json" else JobLogFormatter(LOG_FORMAT)
+    return JsonLogFormatter() if log_format == "json" else JobLogFormatter(_LOG_FORMAT)
 
 
 def log_to_stderr(level: int, log_format: str) -> None:
@@ -107,7 +107,7 @@ class _Stopped(BaseException):
 
 def once_reachable(start: Callable[[], T]) -> T | None:
     """Call ``start`` until the store can be reached. Returns None after a stop signal."""
-    pause, logged_at = FIRST_PAUSE_S, None
+    pause, logged_at = _FIRST_PAUSE_S, None
     try:
         with _stoppable():
             while True:
@@ -115,11 +115,11 @@ def once_reachable(start: Callable[[], T]) -> T | None:
                     return start()
                 except (StoreUnavailable, StoreReadOnly, DiskFull) as error:
                     now = clock.elapsed_s()
-                    if logged_at is None or now - logged_at >= REPEATED_EVERY_S:
+                    if logged_at is None or now - logged_at >= _REPEATED_EVERY_S:
                         log.warning("%s (%s); waiting for it. %s", error.message, error.code, error.remedy)
                         logged_at = now
                 threading.Event().wait(pause)
-                pause = min(2 * pause, LONGEST_PAUSE_S)
+                pause = min(2 * pause, _LONGEST_PAUSE_S)
     except _Stopped:
         log.info("stopped by a signal before the store was reachable")
         return None

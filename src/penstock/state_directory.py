@@ -1,4 +1,10 @@
-"""The state directory of a project or user, with the default queue and other files."""
+"""State directories, with the default queue and other files, and the user's list of what is trusted.
+
+Settings files of projects and state directories are found from the current directory upwards, so both may
+come with a clone or an archive. A list in the user's configuration directory has a digest for each trusted
+path: of a settings file that of its content, of a state directory that of a random text inside, written
+together with the list. A copy, a clone or a moved directory is not in it.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +29,6 @@ from penstock.errors import (
     UntrustedState,
 )
 
-# What a user trusts: settings files of projects by their content, state directories by a secret inside.
-#
-# Both are found from the current directory upwards, so both may come with a clone or an archive. A list in
-# the user's configuration directory has a digest for each path. For a state directory it is that of a random
-# text in the directory, written together with the list: a copy, a clone or a moved directory is not in it.
-
-
 LIST = "trusted.json"
 TOKEN = "trust"
 """The file in a state directory with the text whose digest is in the list."""
@@ -52,7 +51,7 @@ def user_directory(environ: Mapping[str, str], platform: str = sys.platform) -> 
     return Path(home, "Library/Application Support" if platform == "darwin" else ".config", "penstock")
 
 
-def user_state(environ: Mapping[str, str]) -> str:
+def _user_state(environ: Mapping[str, str]) -> str:
     """The user's own state directory, outside of projects; ``~`` is the home directory."""
     # The XDG specification asks to ignore a relative XDG_STATE_HOME.
     xdg = environ.get("XDG_STATE_HOME", "")
@@ -123,10 +122,7 @@ def _not_written(path: Path, error: OSError) -> InvalidSettingsFile:
     return InvalidSettingsFile(f"{path}: cannot be written ({error.strerror})")
 
 
-# State directories.
-
-
-def require_state(directory: Path, environ: Mapping[str, str]) -> None:
+def _require_state(directory: Path, environ: Mapping[str, str]) -> None:
     """Raise ``UntrustedState`` unless this user has trusted the directory at this place.
 
     An empty one, made with ``mkdir``, holds nothing that could harm, and is trusted from now on.
@@ -142,7 +138,7 @@ def require_state(directory: Path, environ: Mapping[str, str]) -> None:
             if _is_listed(directory, listed):
                 return
             if not _is_empty(directory):
-                raise _not_known(directory, user_state(environ))
+                raise _not_known(directory, _user_state(environ))
             _trust(directory, listed)
     except InvalidSettingsFile as error:
         raise _untrusted(directory, str(error)) from None
@@ -275,9 +271,9 @@ def default_state(environ: Mapping[str, str]) -> str:
     """
     own = _project_state()
     if own is not None:
-        require_state(own, environ)
+        _require_state(own, environ)
         return str(own)
-    return user_state(environ)
+    return _user_state(environ)
 
 
 def default_models(environ: Mapping[str, str]) -> str:

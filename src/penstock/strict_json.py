@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import math
 import unicodedata
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,12 @@ from penstock.errors import InvalidPayload, InvalidText, PayloadTooLarge
 _Container: TypeAlias = dict[Any, Any] | list[Any] | tuple[Any, ...]
 
 _encoder, _decoder = msgspec.json.Encoder(), msgspec.json.Decoder()
+
+
+def fingerprint(parts: Mapping[str, object]) -> str:
+    """16 hex digits of the names and values given, in any order."""
+    canonical = msgspec.json.encode(dict(sorted(parts.items())))
+    return hashlib.sha256(canonical).hexdigest()[:16]
 
 
 def encode_payload(payload: Mapping[str, Any], *, max_bytes: int | None) -> str:

@@ -1,4 +1,4 @@
-"""The loop over events of the file system: changed paths become jobs."""
+"""The watcher: events of the file system become jobs for what has changed."""
 
 from __future__ import annotations
 
@@ -22,15 +22,6 @@ from penstock.service.paths import real_path
 if TYPE_CHECKING:
     from penstock.assembly import Assembly
     from penstock.config import Settings
-
-
-# The watcher: jobs for what changes on the disk, from events of the system.
-#
-# ``pending_changes``: changed paths until their writers have finished
-# ``watcher``: the loop over events, for several roots
-
-
-# Changed paths, held back until their writers have finished. Pure.
 
 
 QUIET_S = 0.5
@@ -79,23 +70,23 @@ class PendingChanges:
         return written
 
 
-TICK_MS = 250
+_TICK_MS = 250
 """Time between two looks at paths that are being written."""
-STEP_MS = 100
+_STEP_MS = 100
 """Time without an event after which events are handed over."""
 POLL_MS = 5_000
 """Time between two looks at all files, where the system cannot tell of changes."""
-RESCAN_S = 3_600.0
+_RESCAN_S = 3_600.0
 """Time between two comparisons of all files."""
-RETRY_S = 5.0
+_RETRY_S = 5.0
 """Time to the next try after a full queue, or while the store or the folder is missing."""
 
-UNWATCHED = ("/.git/", "/.hg/", "/.svn/", "/.jj/", "/.penstock/")
+_UNWATCHED = ("/.git/", "/.hg/", "/.svn/", "/.jj/", "/.penstock/")
 
 log = logging.getLogger("penstock.watch")
 
 
-class WatchedRoot:
+class _WatchedRoot:
     """One root with its pending changes."""
 
     def __init__(self, plan: ChangePlan, jobs: Jobs, state_dir: str) -> None:
@@ -118,7 +109,7 @@ class WatchedRoot:
         return (
             _is_below(path, self.plan.root)
             and not _is_below(path, self._state_dir)
-            and not any(part in f"{path}/" for part in UNWATCHED)
+            and not any(part in f"{path}/" for part in _UNWATCHED)
         )
 
     def flush(self, rescan_s: float) -> int:
@@ -139,7 +130,7 @@ class WatchedRoot:
         except (QueueFull, StoreError, InvalidText, PathNotFound) as error:
             # Nothing is lost: once the queue, the store or the folder is there, everything is compared.
             log.warning("%s: %s; the folder is compared as a whole later", self.plan.root, error.message)
-            self._scan, self._retry_at = True, now + RETRY_S
+            self._scan, self._retry_at = True, now + _RETRY_S
             return 0
         if self._scan:
             self._scan, self._scanned_at = False, now
@@ -185,7 +176,7 @@ class WatcherThread:
                     self._paths,
                     with_worker=False,
                     stop=self._stop,
-                    rescan_s=RESCAN_S,
+                    rescan_s=_RESCAN_S,
                     report=log.warning,
                     project=None,
                 )
@@ -215,12 +206,12 @@ def run_watcher(
     _watch(roots, stop, rescan_s=rescan_s, submitted=submitted, report=report)
 
 
-def _root(assembly: Assembly, path: str, state_dir: str, options: dict[str, Any]) -> WatchedRoot:
+def _root(assembly: Assembly, path: str, state_dir: str, options: dict[str, Any]) -> _WatchedRoot:
     # A door decides the priority: 7 for changes of the active project, 5 for others.
     door: Source = "active_project" if is_in_repository(path) else "watcher"
     jobs = Jobs(assembly.queue, assembly.settings, door=door)
     plan = ChangePlan(Documents(assembly.catalog, jobs, assembly.settings), path, assembly.settings, options)
-    return WatchedRoot(plan, jobs, state_dir)
+    return _WatchedRoot(plan, jobs, state_dir)
 
 
 def _outermost(paths: Sequence[str]) -> list[str]:
@@ -233,7 +224,7 @@ def _outermost(paths: Sequence[str]) -> list[str]:
 
 
 def _watch(
-    roots: Sequence[WatchedRoot],
+    roots: Sequence[_WatchedRoot],
     stop: Event,
     *,
     rescan_s: float,
@@ -269,9 +260,9 @@ def _notified(paths: Sequence[str], stop: Event, *, polling: bool) -> Iterator[l
     found = watchfiles.watch(
         *paths,
         watch_filter=None,
-        debounce=4 * TICK_MS,
-        step=STEP_MS,
-        rust_timeout=TICK_MS,
+        debounce=4 * _TICK_MS,
+        step=_STEP_MS,
+        rust_timeout=_TICK_MS,
         yield_on_timeout=True,
         stop_event=stop,
         raise_interrupt=False,

@@ -6,6 +6,7 @@ import json
 import logging
 import socket
 
+import msgspec
 import pytest
 
 from penstock import Client, clock, errors
@@ -65,7 +66,7 @@ def test_retries_end_with_the_error_of_the_server(connect: MakeClient):
 def test_only_what_was_not_accepted_is_sent_again(
     repeatable: bool, status: int, headers: dict[str, str], media_type: str, retried: bool
 ):
-    call = calls.health()._replace(repeatable=repeatable)
+    call = msgspec.structs.replace(calls.health(), repeatable=repeatable)
     answer = HttpAnswer(status, {"content-type": media_type, **headers}, b"")
 
     assert retried is (wait_before_retry(call, answer, 0, 60.0) is not None)

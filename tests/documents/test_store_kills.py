@@ -8,11 +8,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from penstock.graph_stores.factory import open_graph_store
 
 from penstock import Penstock, clock, config
+from penstock.assembly import attach_vectors, open_graph_copies
 from penstock.catalog.parts import OutsideStore
-from penstock.graph_assembly import open_graph_copies, open_store
-from penstock.vector_assembly import attach_vectors
 from penstock.vector_stores.protocol import collection_name
 from penstock.worker.upkeep import Sweeper
 from tests.documents import store_killer
@@ -97,7 +97,7 @@ def _compare(app: Penstock) -> int:
 
 def _forget_graph(app: Penstock) -> None:
     """Remove what the shared graph store has of this catalog."""
-    store = open_store(app.settings)
+    store = open_graph_store(app.settings)
     attached = app.documents.catalog.outside.attached(OutsideStore.GRAPH)
     if store is not None and attached is not None:
         store.clear(attached.catalog_id)

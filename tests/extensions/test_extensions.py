@@ -164,10 +164,10 @@ def test_a_queue_engine_is_opened_by_its_scheme(install: Install):
 
 def test_a_store_that_cannot_be_opened_names_its_package(install: Install):
     install("acme", {"penstock.graph_stores": {"acme": "os:getcwd"}})
-    from penstock.graph_assembly import open_store
+    from penstock.graph_stores.factory import open_graph_store
 
     with pytest.raises(ExtensionFailed, match="the graph store acme of the package acme cannot be opened"):
-        open_store(config.load(graph_store="acme://host"))
+        open_graph_store(config.load(graph_store="acme://host"))
 
 
 def test_the_doctor_lists_extensions(example: None, tmp_path: Path):

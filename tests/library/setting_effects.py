@@ -12,12 +12,12 @@ import msgspec
 import pytest
 
 from penstock import config
-from penstock.assembly import Assembly
+from penstock.assembly import Assembly, make_pipeline
 from penstock.catalog.values import NewPage
 from penstock.cli.session import Session
 from penstock.config import Settings
 from penstock.errors import PathOutside, PenstockError, QueueFull, UploadQuotaReached
-from penstock.graph_assembly import open_store
+from penstock.graph_stores.factory import open_graph_store
 from penstock.graph_stores.neo4j import Neo4jCopy
 from penstock.handlers.context import Context, Registry
 from penstock.handlers.source_files import SourceFiles, fetched_files
@@ -26,11 +26,9 @@ from penstock.http.guard import GuardOptions
 from penstock.pipeline.chunk.text import ChunkSizes
 from penstock.pipeline.embed.endpoint import EndpointEmbedder
 from penstock.pipeline.endpoint_client import RerankEndpoint
-from penstock.pipeline_assembly import make_pipeline
 from penstock.process_start import log_formatter
 from penstock.queue.job import ClaimRequest
 from penstock.queue.postgres.queue import PostgresQueue
-from penstock.server_assembly import upload_quota, uploads
 from penstock.service.access import PathPolicy
 from penstock.service.keys import Keys
 
@@ -149,7 +147,7 @@ def asked_model(settings: Settings, _: Path) -> object:
 
 def copied_graph(settings: Settings, _: Path) -> object:
     """The graph store outside the catalog, and how long it may take."""
-    store = open_store(settings)
+    store = open_graph_store(settings)
     assert store is None or isinstance(store, Neo4jCopy)
     return store and (store.address, store._timeout_s)
 
@@ -178,7 +176,7 @@ def uploaded(settings: Settings, _: Path) -> object:
 def refusal_of_an_upload(settings: Settings, _: Path) -> object:
     """What becomes of an uploaded file of 2 MB."""
     with opened(settings) as assembly:
-        upload = uploads(assembly, upload_quota(assembly)).begin("mill.md", None)
+        upload = assembly.uploads.begin("mill.md", None)
         upload.write(b"m" * (2 << 20))
         try:
             return upload.finish().size

@@ -10,10 +10,11 @@ import pytest
 
 from penstock.pipeline import pipeline
 from penstock.pipeline.chunk.text import ChunkSizes
-from penstock.pipeline.draft import fingerprint, fingerprints
+from penstock.pipeline.draft import fingerprints
 from penstock.pipeline.embed.static import HashingEmbedder
 from penstock.pipeline.ocr.pages import OcrSetup
 from penstock.pipeline.ocr.protocol import OcrOptions
+from penstock.strict_json import fingerprint
 
 
 def test_a_fingerprint_is_of_names_and_values():

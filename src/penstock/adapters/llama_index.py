@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Unpack, cast
 
+import msgspec
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import (
     BaseNode,
@@ -20,18 +21,14 @@ from penstock.app import Penstock
 from penstock.catalog.values import Source
 from penstock.client.sync_client import Client
 from penstock.errors import InvalidRequest
-from penstock.named_tuple import NamedTuple
 from penstock.service.hits import Hit
 from penstock.service.options import FilteredScope, ListFilters, SearchRequest, Where, refuse_unknown
 
-# Hits and pages of an index as texts with metadata, the form in which RAG packages exchange them.
-
-
-BATCH = 200
+_BATCH = 200
 """Documents listed at a time."""
 
 
-class TextPassage(NamedTuple):
+class TextPassage(msgspec.Struct, frozen=True):
     """A text with an id and metadata as JSON values."""
 
     text: str
@@ -95,7 +92,7 @@ def _documents(index: Penstock | Client, filters: FilteredScope) -> Iterator[Sou
 def _listed(index: Penstock | Client, filters: ListFilters) -> Iterator[Source]:
     list_page = index.documents if isinstance(index, Client) else index.documents.sources
     after = ""
-    while found := list_page(after=after, limit=BATCH, **filters):
+    while found := list_page(after=after, limit=_BATCH, **filters):
         yield from (source for source in found if source.published_id is not None)
         after = found[-1].source_id
 

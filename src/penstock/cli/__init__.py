@@ -1,21 +1,16 @@
-"""The command line. ``main`` has the root command, ``command_group`` the table of commands.
+"""The command line. ``main`` has the root command, ``session`` the table of commands.
 
-``session``, ``command_group``: global options and the assembly; groups, help by task, former spellings
-``lazy_commands``: the commands by name, each imported at its first use
-``project_commands``, ``places``: projects, and their names in other commands
-``arguments``, ``filter_options``: parsing of values, options that narrow a search or a list
-``output``, ``job_views``: printing, JSON shapes of jobs
-``text_grid``: tables and fields as aligned text, no wider than the terminal
-``streams``, ``exit_codes``: errors as one line, exit codes
-``index``, ``index_paths``, ``job_progress``: ``penstock index`` of one path or several, and its progress bar
-``page_progress``: pages read of the documents that jobs wait for
-``index_summary``, ``index_failures``: report of an index job, and its failed files
-``document_commands``, ``note_commands``, ``change_commands``, ``rebuild``, ``search``: documents
-``graph_commands``: entities and relations
-``hit_page``, ``text_layout``: hits on a terminal, wrapped by the width of characters
-``job_commands``, ``queue_commands``, ``queue_inspect``, ``queue_manage``: jobs and the queue
-``worker``, ``watch``, ``redis_commands``: long-running processes, and producers of the Redis contract
-``serve_commands``, ``key_commands``: the HTTP server and its keys
-``config_commands``, ``model_commands``: settings and models
-``doctor``, ``completion``: a check of the installation, completion in shells
+No module here imports msgspec or settings at its top: help loads all commands, and needs neither.
+
+``session``: global options and the assembly; groups of commands, help by task, former spellings
+``services``: the same methods on the stores of this machine and on a server
+``options``: values typed on the command line, and options that several commands share
+``output``, ``exit_codes``: tables and text no wider than the terminal, JSON, errors as one line, exit codes
+``progress``: jobs in words and JSON, and the live line of a running job
+``hit_page``: hits on a terminal, and the names of projects in commands
+``index``: ``penstock index`` of one path or several, its summary and its failed files
+``search``, ``documents``, ``notes``, ``graph``, ``projects``, ``libraries``: what is indexed
+``jobs``, ``schedules``, ``limits``: jobs and the queue
+``server``, ``watch``, ``redis``: long-running processes, keys, models, settings, a check of the installation
+``stores``: backups, restores, imports and rebuilds
 """

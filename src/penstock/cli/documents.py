@@ -1,4 +1,4 @@
-"""``penstock collection``: the collections of documents, and their removal."""
+"""``penstock documents``, ``collection``, ``why``, ``rename``, ``delete``, ``delete-tenant``, ``verify``."""
 
 from __future__ import annotations
 
@@ -41,14 +41,11 @@ if TYPE_CHECKING:
     from penstock.service.upkeep import Difference
 
 
-# ``penstock documents`` and ``why``.
-
-
 MISSING_NAMED = 10
 """Failed pages and chunks named by ``why``."""
 
 
-WIDTH_FOR_IDS = 110
+_WIDTH_FOR_IDS = 110
 """Columns of a terminal from which `documents list` shows ids beside the paths."""
 
 
@@ -106,7 +103,7 @@ def list_documents(
         )
         for source in page
     ]
-    if terminal_width() < WIDTH_FOR_IDS:
+    if terminal_width() < _WIDTH_FOR_IDS:
         # A path names a document as well; --json prints the ids.
         header, rows = header[:-1], [row[:-1] for row in rows]
     emit(table(header, rows, paths=0) if rows else f"No documents{in_project(place)}.")
@@ -413,9 +410,6 @@ def why(
         emit("\n" + table(["state", "path", "reason"], rows))
 
 
-# ``penstock rename``, ``delete``, ``delete-tenant`` and ``verify``.
-
-
 SHOWN = 20
 
 
@@ -432,7 +426,7 @@ def rename(session: Session, /, old: str, new: str, **where: Any) -> None:
     """
     if session.client is not None:
         old, new = session.path(old), session.path(new)
-        print_queued(
+        _print_queued(
             session,
             session.client.rename(old, new, tenant_id=where["tenant"], collection=where["collection"]),
         )
@@ -452,7 +446,7 @@ def delete(session: Session, /, path_or_id: str, **where: Any) -> None:
     """Remove a document or folder from the index. Files are not touched."""
     if session.client is not None:
         named = {"tenant_id": where["tenant"], "collection": where["collection"]}
-        print_queued(session, session.client.remove(session.path_or_id(path_or_id), **named))
+        _print_queued(session, session.client.remove(session.path_or_id(path_or_id), **named))
         return
     place = session.place_of(path_or_id, tenant=where["tenant"])
     removal = session.assembly.documents.removal(
@@ -471,7 +465,7 @@ def delete_tenant(session: Session, /, name: str, yes: bool) -> None:
         emit("Nothing was removed.")
         raise SystemExit(REFUSED)
     if session.client is not None:
-        print_queued(session, session.client.remove_tenant(name))
+        _print_queued(session, session.client.remove_tenant(name))
         return
     payload = {"tenant_id_to_delete": name}
     submit(session, {"item_type": "delete_tenant", "op": "delete", "payload": payload})
@@ -485,7 +479,7 @@ def submit(session: Session, submission: Submission) -> None:
         session.assembly.documents.refuse_another_model()
     receipt = session.assembly.jobs.submit(exact=True, **submission)
     if alive or disabled:
-        print_queued(session, receipt)
+        _print_queued(session, receipt)
         if disabled and not session.as_json:
             session.hint(QUEUE_DISABLED)
         return
@@ -517,7 +511,7 @@ def _renamed(job: Job) -> str:
     return "nothing was renamed; both paths were compared with the disk"
 
 
-def print_queued(session: Session, receipt: Receipt) -> None:
+def _print_queued(session: Session, receipt: Receipt) -> None:
     """Print the id of a job that another process runs."""
     if session.as_json:
         emit_json({"job_id": receipt.job_id, "status": str(receipt.status), "result": None, "error": None})
@@ -695,7 +689,7 @@ def clear(session: Session, /, name: str, tenant: str | None, yes: bool) -> None
         emit("Nothing was removed.")
         raise SystemExit(REFUSED)
     if session.client is not None:
-        print_queued(session, session.client.collections.clear(name, tenant_id=record.tenant_id))
+        _print_queued(session, session.client.collections.clear(name, tenant_id=record.tenant_id))
         return
     from penstock.service.collections import clearing
 

@@ -13,7 +13,6 @@ from penstock.cli.hit_page import relative
 from penstock.cli.output import emit, emit_json, printable, table
 from penstock.cli.session import CommandGroup, Session
 from penstock.errors import InvalidRequest
-from penstock.service.graph import edge_hop, neighbourhood_svg
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
@@ -101,6 +100,8 @@ def neighbours(
 
     The nearest come first. What documents only use, such as a module of the language, comes last.
     """
+    from penstock.service.graph import edge_hop, neighbourhood_svg
+
     found = session.readers.graph_neighbours(
         name, hops=hops, kind=kind, tenant_id=session.place(tenant=tenant).tenant_id, limit=limit
     )

@@ -1,4 +1,4 @@
-"""Hits of a search as text for people: good matches first, weak ones apart."""
+"""Hits of a search as text for people, and the names of projects in commands."""
 
 from __future__ import annotations
 
@@ -16,22 +16,20 @@ if TYPE_CHECKING:
     from penstock.catalog.values import Place
     from penstock.cli.services import Services
     from penstock.cli.session import Session
-    from penstock.service.hits import Coverage, Hit, HitLocation
-    from penstock.service.hits import SearchResult as PlacesSearchResult
+    from penstock.service.hits import Coverage, Hit, HitLocation, SearchResult
     from penstock.service.passages import PromptContext
     from penstock.service.projects import Placement
-    from penstock.service.search import SearchResult
 
 
-INDENT = "    "
-NARROWEST = 20
+_INDENT = "    "
+_NARROWEST = 20
 """Width of the narrowest lines; on a terminal with fewer columns they run over."""
-WIDEST = 1_000_000
+_WIDEST = 1_000_000
 """Width where the output is no terminal: programs want whole lines."""
-WEAK_SHOWN = 3
+_WEAK_SHOWN = 3
 """Weak matches shown where there is no better one."""
-OTHERS_SHOWN = 3
-WEAK = "they share few words with the query and are far from it in meaning"
+_OTHERS_SHOWN = 3
+_WEAK = "they share few words with the query and are far from it in meaning"
 
 
 class HitPage:
@@ -42,7 +40,7 @@ class HitPage:
         self._marks = marks
         self._explain = explain
         width = Screen.of(sys.stdout).width
-        self._width = WIDEST if width is None else max(width, NARROWEST)
+        self._width = _WIDEST if width is None else max(width, _NARROWEST)
 
     def plain(self, hits: Sequence[Hit]) -> str:
         """Hits alone, without a query to judge them by."""
@@ -56,8 +54,8 @@ class HitPage:
             return "Nothing found."
         parts = [*self._corrections(), *self._hits(good)]
         if others and (weak or not good):
-            shown = others if weak else others[:WEAK_SHOWN]
-            parts.append(self._wrapped(f"{'Weak' if good else 'Only weak'} matches: {WEAK}.\n"))
+            shown = others if weak else others[:_WEAK_SHOWN]
+            parts.append(self._wrapped(f"{'Weak' if good else 'Only weak'} matches: {_WEAK}.\n"))
             parts += self._hits(shown, len(good) + 1)
             others = others[len(shown) :]
         if others:
@@ -84,22 +82,22 @@ class HitPage:
         where = _where(hit)
         head, *more = self._indented(where) if hit.path.startswith("note:") else [where]
         yield f"{number:2}. {click.style(head, bold=True)}"
-        yield from (INDENT + click.style(line, bold=True) for line in more)
+        yield from (_INDENT + click.style(line, bold=True) for line in more)
         about = " > ".join(part for part in (strip_control(hit.heading), strip_control(hit.symbols)) if part)
         for line in self._indented(about):
-            yield INDENT + click.style(line, dim=True)
+            yield _INDENT + click.style(line, dim=True)
         for line in self._highlighted(hit.snippet):
-            yield INDENT + line
+            yield _INDENT + line
         if hit.also_in:
-            yield from (INDENT + line for line in self._indented(f"also in {_places(hit, self._explain)}"))
+            yield from (_INDENT + line for line in self._indented(f"also in {_places(hit, self._explain)}"))
         if self._explain:
-            yield from (INDENT + line for line in self._indented(_explained(hit, self._answer.words)))
+            yield from (_INDENT + line for line in self._indented(_explained(hit, self._answer.words)))
 
     def _wrapped(self, text: str) -> str:
         return "\n".join(wrap(text, self._width)) + ("\n" if text.endswith("\n") else "")
 
     def _indented(self, text: str) -> list[str]:
-        return wrap(text, self._width - len(INDENT))
+        return wrap(text, self._width - len(_INDENT))
 
     def _highlighted(self, snippet: str) -> Iterator[str]:
         start, end = self._marks
@@ -144,7 +142,7 @@ def _located(place: Hit | HitLocation) -> str:
 def _places(hit: Hit, every: bool) -> str:
     """Other places of a hit: the first few, or every one. Collection and branch where they differ."""
     names = []
-    for place in hit.also_in if every else hit.also_in[:OTHERS_SHOWN]:
+    for place in hit.also_in if every else hit.also_in[:_OTHERS_SHOWN]:
         apart = [
             f"{name} {printable(theirs)}"
             for name, theirs, ours in (
@@ -174,9 +172,6 @@ def _explained(hit: Hit, words: Sequence[str]) -> str:
         named = f" ({', '.join(map(strip_control, hit.words))})" if hit.words else ""
         parts.append(f"{len(hit.words)} of {how_many(len(words), 'word')}{named}")
     return f"score {hit.score:.4f}: {'; '.join(parts)}" + ("; weak" if hit.weak else "")
-
-
-# Projects in commands: the scope of a search, and names instead of tenants.
 
 
 def filtered_path(given: dict[str, Any]) -> str | None:
@@ -221,7 +216,7 @@ def scope(session: Session, given: dict[str, Any]) -> tuple[Services, Placement,
     return session.readers, place, placed
 
 
-def covered_by(answer: PlacesSearchResult | PromptContext, place: Placement) -> Coverage:
+def covered_by(answer: SearchResult | PromptContext, place: Placement) -> Coverage:
     """The part of the index that a search covered; a server knows the tenant of a project, not the name."""
     import msgspec
 
@@ -254,13 +249,13 @@ def hint_branch(session: Session, place: Placement) -> None:
     """Say that the checked-out branch of a project is not indexed, when a search found nothing in it."""
     if session.server is not None or place.project is None:
         return
-    if place.branch not in indexed_branches(session, place):
+    if place.branch not in _indexed_branches(session, place):
         root = place.project.root
         folder = "." if root == str(Path.cwd()) else printable(relative(root))
         session.hint(f"Branch {printable(place.branch)} is not indexed. Index it: penstock index {folder}")
 
 
-def indexed_branches(session: Session, place: Placement) -> set[str]:
+def _indexed_branches(session: Session, place: Placement) -> set[str]:
     counts = session.assembly.documents.tenant_counts(place.tenant_id)
     return {one.branch for one in counts if one.sources}
 

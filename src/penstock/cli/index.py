@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from penstock.cli.exit_codes import INTERRUPTED, OK, REFUSED, UNREADABLE
-from penstock.cli.exit_codes import exit_code as index_paths_exit_code
+from penstock.cli.exit_codes import INTERRUPTED, OK, REFUSED, UNREADABLE, exit_code
 from penstock.cli.options import all_words
 from penstock.cli.output import collected_json, emit, emit_error, emit_json, printable, table, wrapped
 from penstock.cli.progress import receipt_as_json, shown_live
 from penstock.cli.session import QUEUE_DISABLED, Session
 from penstock.errors import ConfigError, LocalOnly, PenstockError, StoreError
-from penstock.named_tuple import NamedTuple
 from penstock.vocabulary import how_many, split_remedy
 
 if TYPE_CHECKING:
@@ -26,9 +24,6 @@ if TYPE_CHECKING:
     from penstock.service.job_views import InsideFiles, JobReport, TypeOutcome
     from penstock.service.requests import Receipt
     from penstock.service.why import FailedPath
-
-
-# ``penstock index A B``: several paths, with one answer and one exit code.
 
 
 def index_each(
@@ -77,7 +72,7 @@ def _code_of(session: Session, path: str, index: Callable[[str], None]) -> int:
             emit_json({"error": {"code": error.code, "message": error.message, "remedy": error.remedy}})
         else:
             emit_error(error, as_json=False)
-        return index_paths_exit_code(error)
+        return exit_code(error)
     return OK
 
 
@@ -94,18 +89,15 @@ def _named(paths: Sequence[str], most: int = 5) -> str:
     return ", ".join(printable(path) for path in paths[:most]) + (", …" if len(paths) > most else "")
 
 
-# Failed files of an index job: the section after the summary, and the same as JSON.
-#
-# Files that failed in this run and in an earlier one are listed apart. The latter are unchanged, were not
-# read again, and do not change the exit code.
-
-
 NAMED = 3
 """Paths named for each reason and remedy, and remedies for each reason."""
 
 
-class JobFailures(NamedTuple):
-    """Failures at and below the path of a job: of this job, and of earlier ones."""
+class _JobFailures(NamedTuple):
+    """Failures at and below the path of a job: of this job, and of earlier ones.
+
+    The latter are listed apart: they are unchanged, were not read again, and do not change the exit code.
+    """
 
     now: list[FailedPath]
     before: list[FailedPath]
@@ -138,7 +130,7 @@ class JobFailures(NamedTuple):
         return min(max(new - self.files(job), 0), counted_as_old)
 
 
-def counted(job: Job, counts: dict[str, Any], failures: JobFailures) -> list[str]:
+def counted(job: Job, counts: dict[str, Any], failures: _JobFailures) -> list[str]:
     """Failures as parts of the summary's first line, also of files inside others. ``counts``: of the walk."""
     former = failures.of_former_runs(job)
     failed = failures.files(job) + former + failures.inside()
@@ -149,13 +141,13 @@ def counted(job: Job, counts: dict[str, Any], failures: JobFailures) -> list[str
     return [*parts, *([f"{failed:,} failed"] if failed else [])]
 
 
-def divided(found: Sequence[FailedPath], job: Job) -> JobFailures:
+def divided(found: Sequence[FailedPath], job: Job) -> _JobFailures:
     """Failures at and below the path of a job: those of this job, and earlier ones."""
     now = [one for one in found if one.since is None or one.since >= job.created_at]
-    return JobFailures(now, [one for one in found if one not in now and one.remembered])
+    return _JobFailures(now, [one for one in found if one not in now and one.remembered])
 
 
-def print_section(job: Job, failures: JobFailures) -> None:
+def _print_section(job: Job, failures: _JobFailures) -> None:
     """Print failures by reason, each with its remedy."""
     from penstock.service.job_views import job_path
 
@@ -219,7 +211,7 @@ def _print_line(text: str, indent: int) -> None:
     emit(wrapped(printable(text), " " * indent))
 
 
-def failures_json(failures: JobFailures) -> dict[str, Any]:
+def _failures_json(failures: _JobFailures) -> dict[str, Any]:
     return {
         "failures": [_as_json(one) for one in failures.now],
         "failed_before": [_as_json(one) for one in failures.before],
@@ -236,19 +228,14 @@ def _as_json(failure: FailedPath) -> dict[str, Any]:
     }
 
 
-def failures_exit_code(job: Job, failures: JobFailures) -> int:
+def _failures_exit_code(job: Job, failures: _JobFailures) -> int:
     """Exit code of a job that failed. One for a single file may only repeat an earlier failure."""
     repeated = job.item_type == "file" and bool(failures.before) and not failures.now
     return UNREADABLE if repeated else REFUSED
 
 
-# Summary of an index job: what was done, what was left out, and the same as JSON.
-#
-# The failed files follow the summary in a section of their own; see ``index_failures``.
-
-
-TOP_REASONS = 3
-TYPES_SHOWN = 25
+_TOP_REASONS = 3
+_TYPES_SHOWN = 25
 """Lines of the table by type."""
 _REASONS = {
     "gitignore": "by .gitignore",
@@ -284,7 +271,7 @@ _REASONS = {
 """Rules of a walk as words after a number of files or folders."""
 
 
-class IndexRequest(NamedTuple):
+class _IndexRequest(NamedTuple):
     """Facts about the request, for its summary."""
 
     before: JobReport | None = None
@@ -295,26 +282,26 @@ class IndexRequest(NamedTuple):
     """Name and branch of the project that the documents are of."""
 
 
-class IndexOutcome(NamedTuple):
+class _IndexOutcome(NamedTuple):
     """Facts of the catalog about an ended job: failures, files inside others, pages read by OCR."""
 
-    failures: JobFailures
+    failures: _JobFailures
     inside: InsideFiles
     recognized: RecognizedPages
 
 
-def summary_text(job: Job, seconds: float, request: IndexRequest, outcome: IndexOutcome) -> str:
+def _summary_text(job: Job, seconds: float, request: _IndexRequest, outcome: _IndexOutcome) -> str:
     if job.status == "cancelled":
         # How many of the files sent were still indexed is not counted.
         return f"Cancelled after {seconds:.1f} s. Indexed files stay; the same command does the rest."
-    summary = counted_files(job, outcome)
+    summary = _counted_files(job, outcome)
     lines = [f"{summary[:1].upper()}{summary[1:]} in {seconds:.1f} s."]
     if request.before is not None and job.ended:
         lines.append("Resumed: files that were done before this command count as unchanged.")
     if request.project:
         lines.append(f"Project {request.project}; other branches are kept apart.")
     if request.code and job.item_type != "file":
-        lines.append(code_text(request.code))
+        lines.append(_code_text(request.code))
     if _nothing_read(job):
         lines.append("No file was read.")
     skipped = left_out(job)
@@ -325,7 +312,7 @@ def summary_text(job: Job, seconds: float, request: IndexRequest, outcome: Index
 
         read = recognized_text(outcome.recognized)
         lines.append(f"{read[0].upper()}{read[1:]}.")
-    by_type = types_table(job, outcome)
+    by_type = _types_table(job, outcome)
     return "\n".join([*map(wrapped, lines), *(["", by_type] if by_type else [])])
 
 
@@ -338,7 +325,7 @@ def _nothing_read(job: Job) -> bool:
     return bool(compared) and not counts.get("sent") and not counts.get("moved") and not counts.get("resumed")
 
 
-def types_table(job: Job, outcome: IndexOutcome) -> str:
+def _types_table(job: Job, outcome: _IndexOutcome) -> str:
     """Files by type and outcome, after a job that has read files; of one or two types only with failures."""
     from penstock.service.job_views import counts_of
 
@@ -346,7 +333,7 @@ def types_table(job: Job, outcome: IndexOutcome) -> str:
     several = len(found) > 2 or (len(found) > 1 and any(one.failed for one in found))
     if not several or not job.ended or not counts_of(job).get("sent"):
         return ""
-    shown = found if len(found) <= TYPES_SHOWN else found[: TYPES_SHOWN - 1]
+    shown = found if len(found) <= _TYPES_SHOWN else found[: _TYPES_SHOWN - 1]
     names = {"": "no suffix", "*": "others"}
     rows: list[list[object]] = [
         [names.get(one.suffix, one.suffix), one.indexed, one.unchanged, one.skipped, one.failed]
@@ -361,19 +348,19 @@ def types_table(job: Job, outcome: IndexOutcome) -> str:
     return table([header[at] for at in kept], [[row[at] or "" for at in kept] for row in rows])
 
 
-def _by_type(job: Job, outcome: IndexOutcome) -> list[TypeOutcome]:
+def _by_type(job: Job, outcome: _IndexOutcome) -> list[TypeOutcome]:
     from penstock.service.job_views import outcomes_by_type
 
     found = outcomes_by_type(job, outcome.failures.now, outcome.failures.before, outcome.inside)
     return sorted(found, key=lambda one: (one.suffix == "*", -one.indexed - one.failed - one.unchanged))
 
 
-def code_text(reason: str) -> str:
+def _code_text(reason: str) -> str:
     """Sentence about code that is included although the request did not ask for it."""
     return f"Code is included: {reason} (--no-code leaves it out)."
 
 
-def counted_files(job: Job, outcome: IndexOutcome) -> str:
+def _counted_files(job: Job, outcome: _IndexOutcome) -> str:
     """Result of a job in one line, without the time."""
     from penstock.service.job_views import counts_of, files_indexed, report_of
 
@@ -441,10 +428,10 @@ def _of_file(job: Job) -> str:
 
 def left_out(job: Job) -> str:
     """Sentence about what was left out, with the most frequent reasons; source code first."""
-    return left_out_text(_skipped(job), TOP_REASONS)
+    return _left_out_text(_skipped(job), _TOP_REASONS)
 
 
-def left_out_text(skipped: dict[str, int], top: int | None) -> str:
+def _left_out_text(skipped: dict[str, int], top: int | None) -> str:
     """Sentence about skipped paths, given by rule; ``top``: the number of reasons, None for all."""
     code, others = _reasons(skipped, top)
     if code:
@@ -477,7 +464,7 @@ def _reasons(skipped: dict[str, int], top: int | None) -> tuple[str, list[str]]:
     ]
 
 
-def summary_json(job: Job, seconds: float, request: IndexRequest, outcome: IndexOutcome) -> dict[str, Any]:
+def _summary_json(job: Job, seconds: float, request: _IndexRequest, outcome: _IndexOutcome) -> dict[str, Any]:
     """The summary as JSON, without the failed files."""
     from penstock.service.job_views import counts_of, files_indexed, result_of
 
@@ -512,7 +499,7 @@ def summary_json(job: Job, seconds: float, request: IndexRequest, outcome: Index
     }
 
 
-CLAIMED_WITHIN_S = 3.0
+_CLAIMED_WITHIN_S = 3.0
 
 
 @click.command()
@@ -665,7 +652,7 @@ def follow(
     if may_run_here:
         session.assembly.documents.refuse_another_model()
     receipt = submit()
-    request = IndexRequest(_begun_before(session, receipt), code(), project())
+    request = _IndexRequest(_begun_before(session, receipt), code(), project())
     here = may_run_here and not _claimed_elsewhere(session, receipt.job_id)
     if not session.as_json and not session.quiet:
         watches = "here" if here else "there" if given["wait"] and not disabled else None
@@ -733,7 +720,7 @@ def follow_there(
 ) -> None:
     """Print what a server queued; with ``waits``, wait for the job and print its result."""
     alive = client.ready().workers > 0
-    request = IndexRequest(_begun_before(session, receipt))
+    request = _IndexRequest(_begun_before(session, receipt))
     if not session.as_json and not session.quiet:
         _print_queued(receipt, request, alive=alive, watches="there" if waits else None)
     if not alive and not session.as_json:
@@ -793,13 +780,13 @@ def _claimed_elsewhere(session: Session, job_id: str) -> bool:
     if session.assembly.jobs.job(job_id).status != "pending":
         # From an earlier request. Its worker may be dead without a trace; it is safe for two to work on it.
         return False
-    until = time.monotonic() + CLAIMED_WITHIN_S
+    until = time.monotonic() + _CLAIMED_WITHIN_S
     while session.assembly.jobs.job(job_id).status == "pending" and (left := until - time.monotonic()) > 0:
         session.assembly.jobs.queue.wait(min(left, 0.2))
     return session.assembly.jobs.job(job_id).status != "pending"
 
 
-def _print_queued(receipt: Receipt, request: IndexRequest, *, alive: bool, watches: str | None) -> None:
+def _print_queued(receipt: Receipt, request: _IndexRequest, *, alive: bool, watches: str | None) -> None:
     """Print what became of the request. ``watches``: ``here`` or ``there``, where this command waits."""
     message = "Job queued!"
     if receipt.dedupe_hit and watches == "there":
@@ -818,7 +805,7 @@ def _print_queued(receipt: Receipt, request: IndexRequest, *, alive: bool, watch
         click.echo(f"A worker is running. Follow it with: penstock jobs {receipt.job_id} --watch", err=True)
 
 
-def _resume_message(request: IndexRequest) -> str:
+def _resume_message(request: _IndexRequest) -> str:
     before = request.before
     if before is None:
         return "The same job was queued before; it runs now."
@@ -827,23 +814,23 @@ def _resume_message(request: IndexRequest) -> str:
     return f"Resuming: {before.files_processed:,} of {how_many(before.files_total, 'file')} done before."
 
 
-def _print_result(session: Session, receipt: Receipt, request: IndexRequest, seconds: float) -> None:
+def _print_result(session: Session, receipt: Receipt, request: _IndexRequest, seconds: float) -> None:
     job, found = session.services.job(receipt.job_id), session.services.outcome(receipt.job_id)
     failures = divided(found.failures, job)
-    outcome = IndexOutcome(failures, found.inside, found.recognized)
+    outcome = _IndexOutcome(failures, found.inside, found.recognized)
     if session.as_json:
-        answer = receipt_as_json(receipt) | summary_json(job, seconds, request, outcome)
+        answer = receipt_as_json(receipt) | _summary_json(job, seconds, request, outcome)
         answer["recognized"] = found.recognized
-        emit_json(answer | failures_json(failures))
+        emit_json(answer | _failures_json(failures))
     elif not session.quiet or job.status != "done":
-        emit(summary_text(job, seconds, request, outcome))
-        print_section(job, failures)
+        emit(_summary_text(job, seconds, request, outcome))
+        _print_section(job, failures)
     if not job.ended:
         if not session.as_json:
             emit(wrapped("Stopped. The same command continues; `penstock cancel ID` ends the job."))
         raise SystemExit(INTERRUPTED)
     if job.status != "done" or failures.of_former_runs(job):
-        raise SystemExit(failures_exit_code(job, failures))
+        raise SystemExit(_failures_exit_code(job, failures))
 
 
 def _preview(session: Session, path: str, options: dict[str, Any]) -> None:
@@ -853,7 +840,7 @@ def _preview(session: Session, path: str, options: dict[str, Any]) -> None:
         return
     code = session.assembly.documents.why_code(path, **options)
     if code:
-        emit(code_text(code))
+        emit(_code_text(code))
     emit(
         f"{how_many(preview.files, 'file')} ({how_many(preview.bytes, 'byte')}) would be compared: "
         f"{preview.new:,} new, "
@@ -861,4 +848,4 @@ def _preview(session: Session, path: str, options: dict[str, Any]) -> None:
         + (f", {preview.failed_before:,} failed before." if preview.failed_before else ".")
     )
     if preview.skipped:
-        emit(wrapped(left_out_text(preview.skipped, None) + "."))
+        emit(wrapped(_left_out_text(preview.skipped, None) + "."))

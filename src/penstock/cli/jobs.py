@@ -1,4 +1,4 @@
-"""``penstock jobs`` and ``penstock status``."""
+"""``penstock status``, ``jobs``, ``cancel``, ``retry`` and ``queue``: jobs of every type, and the queue."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import click
 
 from penstock import clock
-from penstock.cli import index, redis
+from penstock.cli import redis
 from penstock.cli.exit_codes import REFUSED, exit_code
 from penstock.cli.hit_page import tenant_name
 from penstock.cli.options import add_path, add_text, agreed, all_words, duration, read_payload
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from penstock.service.job_views import JobReport, JobView
     from penstock.service.jobs import JobFilter
     from penstock.service.requests import Receipt, Stats, Submission
-
-
-# Lists of jobs, the details of one, and ``penstock queue stats``.
 
 
 def filter_options(command: Command) -> Command:
@@ -80,10 +77,10 @@ def filter_options(command: Command) -> Command:
 @click.pass_obj
 def list_jobs(session: Session, /, **given: Any) -> None:
     """List jobs, newest first, with the child jobs they expanded into."""
-    print_page(session, given)
+    _print_page(session, given)
 
 
-def print_page(session: Session, given: Mapping[str, Any], *, top_level: bool | None = None) -> None:
+def _print_page(session: Session, given: Mapping[str, Any], *, top_level: bool | None = None) -> None:
     """Print the jobs that the filters select, and where the next page starts."""
     limit = given["limit"]
     filters: JobFilter = {
@@ -157,10 +154,10 @@ def show(session: Session, job_id: str) -> None:
 
     ID is a job id or a unique prefix of one.
     """
-    print_job(session, session.readers.view(job_id))
+    _print_job(session, session.readers.view(job_id))
 
 
-def print_job(session: Session, view: JobView) -> None:
+def _print_job(session: Session, view: JobView) -> None:
     """Print everything known of a job."""
     if session.as_json:
         emit_json(view_as_json(view))
@@ -210,6 +207,9 @@ def _facts(session: Session, view: JobView) -> Iterator[tuple[str, object]]:
 
 
 def _progress_and_result(job: Job, report: JobReport | None) -> Iterator[tuple[str, object]]:
+    # Imported here: the options of ``index`` are many, and `penstock status` has no use for them.
+    from penstock.cli.index import all_left_out, reported
+
     if report is None or job.item_type not in ("folder", "project"):
         yield "Progress", job.progress_json if job.progress else None
         yield "Result", job.result_json
@@ -217,8 +217,8 @@ def _progress_and_result(job: Job, report: JobReport | None) -> Iterator[tuple[s
     payload = job.shown_payload
     yield "Progress", progress_text(report, payload.get("folder_path") or payload.get("project_root"))
     if job.ended:
-        yield "Result", index.reported(job, report)
-    yield "Left out", index.all_left_out(job)
+        yield "Result", reported(job, report)
+    yield "Left out", all_left_out(job)
 
 
 def _own_metadata(job: Job) -> str | None:
@@ -246,10 +246,10 @@ def stats(session: Session) -> None:
     if session.as_json:
         emit_json(stats_as_json(found))
         return
-    print_stats(found)
+    _print_stats(found)
 
 
-def print_stats(found: Stats) -> None:
+def _print_stats(found: Stats) -> None:
     statuses = list(found.by_status)
     rows = [
         [name, *(counts.get(status, "") for status in statuses)]
@@ -301,7 +301,7 @@ def _worker(worker: WorkerReport) -> str:
 
 
 WATCH_S = 3.0
-FILTERS = ("status", "tenant", "collection", "item_type", "after")
+_FILTERS = ("status", "tenant", "collection", "item_type", "after")
 
 
 @click.command()
@@ -321,16 +321,16 @@ def jobs(context: click.Context, /, job_id: str | None, watch: bool, children: b
     """
     session = context.find_object(Session)
     assert session is not None
-    if job_id is not None and (children or any(given[name] for name in FILTERS)):
+    if job_id is not None and (children or any(given[name] for name in _FILTERS)):
         raise click.UsageError("Give an ID, or options that select jobs, not both.")
     while True:
         if watch and not session.as_json:
             click.clear()
         if job_id is None:
-            print_page(session, given, top_level=None if children else True)
+            _print_page(session, given, top_level=None if children else True)
         else:
             view = session.readers.view(job_id)
-            print_job(session, view)
+            _print_job(session, view)
             watch = watch and not view.details.job.ended
         if not watch:
             return
@@ -347,7 +347,7 @@ def status(session: Session, tenant: str | None) -> None:
         answer = {"queue": stats_as_json(stats), "documents": overview, "projects": session.project_names}
         emit_json(answer | {"worker_here": session.worker_alive()})
         return
-    print_stats(stats)
+    _print_stats(stats)
     emit("")
     _print_documents(session, overview)
     # A job in progress without a worker: the worker died, or left the rest of a document to the next one.
@@ -400,9 +400,6 @@ def _print_models(overview: Overview, embedder: str) -> None:
     facts += [("Filling", store.unfilled()) for store in overview.stores if not store.filled]
     if facts:
         emit("\n" + fields(facts))
-
-
-# ``penstock cancel`` and ``retry``; ``penstock queue purge``, ``pause`` and ``resume``.
 
 
 @click.command()
@@ -590,14 +587,11 @@ def _named(tenant_id: str, collection: str) -> str:
     return ", ".join(f"{noun} {name}" for noun, name in parts if name != "*")
 
 
-# ``penstock queue``: the group of commands, and ``queue add``.
-
-
-PLACED = frozenset(("file", "folder", "project", "rename", "delete_document"))
+_PLACED = frozenset(("file", "folder", "project", "rename", "delete_document"))
 """Item types whose path decides the place. Of others the catalog is not opened."""
 
 
-class AddOptions(TypedDict):
+class _AddOptions(TypedDict):
     """The options of ``queue add`` as click passes them."""
 
     payload: str | None
@@ -678,7 +672,7 @@ class AddOptions(TypedDict):
 )
 @click.option("--webhook", metavar="URL", help="URL that the end of the job is sent to, signed.")
 @click.pass_obj
-def add(session: Session, item_type: str, op: str, **options: Unpack[AddOptions]) -> None:
+def add(session: Session, item_type: str, op: str, **options: Unpack[_AddOptions]) -> None:
     """Add one job to the queue.
 
     \b
@@ -708,12 +702,12 @@ def add(session: Session, item_type: str, op: str, **options: Unpack[AddOptions]
         "after": after,
         "on_dependency_failure": options["on_dependency_failure"],
         "limit": options["limit_key"],
-        "result_ttl": seconds_of(options["result_ttl"]),
+        "result_ttl": _seconds_of(options["result_ttl"]),
         "webhook": options["webhook"],
     }
     if options["branch"] is not None:
         submission["branch"] = options["branch"]
-    if item_type in PLACED:
+    if item_type in _PLACED:
         submission = session.assembly.documents.placed(submission, project=options["project"])
     receipt = jobs.submit(**submission)
     if session.as_json:
@@ -724,7 +718,7 @@ def add(session: Session, item_type: str, op: str, **options: Unpack[AddOptions]
             session.hint("Run it with a worker of its application: penstock worker --app MODULE:NAME")
 
 
-def seconds_of(time: timedelta | None) -> int | None:
+def _seconds_of(time: timedelta | None) -> int | None:
     return None if time is None else round(time.total_seconds())
 
 

@@ -1,4 +1,7 @@
-"""The ``penstock`` command. A command is imported when it is called, and heavy packages when it runs."""
+"""The ``penstock`` command, its table of commands, and ``penstock completion``.
+
+A command is imported when it is called, and heavy packages when it runs.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,11 @@ from penstock.cli.output import emit, emit_json, mend_standard_streams, print_er
 from penstock.cli.session import JSON_HELP, QUIET_HELP, TASKS, Session, TaskGroup, add_global_options
 from penstock.errors import PenstockError
 
-# Commands by name, each imported at its first use: one command does not pay for the options of all.
 
+class _LazyCommands(MutableMapping[str, click.Command]):
+    """The ``commands`` of a group, each imported at its first use: one does not pay for the options of all.
 
-class LazyCommands(MutableMapping[str, click.Command]):
-    """The ``commands`` of a group. ``places`` gives module and function: ``{"index": "index:index"}``.
+    ``places`` gives module and function: ``{"index": "index:index"}``.
 
     ``former`` are former spellings: hidden copies of commands. ``prepare`` is called with each command after
     its import.
@@ -141,35 +144,6 @@ def cli(
     context.call_on_close(lambda: _close(session))
 
 
-COMMANDS = {
-    name: f"{module}:{name.replace('-', '_')}{'_' * iskeyword(name)}"
-    for modules in TASKS.values()
-    for name, module in modules.items()
-}
-"""Module and function of each command. The function of one named like a keyword ends with an underscore."""
-FORMER_COMMANDS = {
-    "gateway": "redis:gateway",
-    "ingest": "redis:ingest",
-    "start": "server:serve",
-}
-"""Former spellings, which help and completion leave out."""
-
-cli.commands = LazyCommands(COMMANDS, FORMER_COMMANDS, prepare=add_global_options)
-
-
-def main() -> NoReturn:
-    mend_standard_streams()
-    cli(prog_name="penstock")
-    raise AssertionError("click leaves by SystemExit")
-
-
-if __name__ == "__main__":
-    main()
-
-
-# ``penstock completion``: the script that completes commands and options in a shell.
-
-
 SHELLS = ("bash", "zsh", "fish")
 VARIABLE = "_PENSTOCK_COMPLETE"
 """Set by the script when it asks the command for completions; click derives the name from ``penstock``."""
@@ -197,3 +171,29 @@ def completion(context: click.Context, shell: str) -> None:
         emit_json({"shell": shell, "script": script})
     else:
         emit(script)
+
+
+COMMANDS = {
+    name: f"{module}:{name.replace('-', '_')}{'_' * iskeyword(name)}"
+    for modules in TASKS.values()
+    for name, module in modules.items()
+}
+"""Module and function of each command. The function of one named like a keyword ends with an underscore."""
+_FORMER_COMMANDS = {
+    "gateway": "redis:gateway",
+    "ingest": "redis:ingest",
+    "start": "server:serve",
+}
+"""Former spellings, which help and completion leave out."""
+
+cli.commands = _LazyCommands(COMMANDS, _FORMER_COMMANDS, prepare=add_global_options)
+
+
+def main() -> NoReturn:
+    mend_standard_streams()
+    cli(prog_name="penstock")
+    raise AssertionError("click leaves by SystemExit")
+
+
+if __name__ == "__main__":
+    main()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ADD = "add"
 WAIT_S = 3.0
 """Longest wait for a running worker to index a note, so that the id can be printed."""
-LEAST_TITLE = 20
+_LEAST_TITLE = 20
 """Columns that `note list` keeps for the beginning of a text."""
 DONE = {"ingest": "Note added", "update": "Note replaced", "delete": "Note removed"}
 
@@ -243,7 +243,7 @@ def _note_table(page: Sequence[NoteView]) -> str:
     """Notes in lines. On a narrow terminal tags and age give way, because a cut id names no note."""
     header = ["id", "changed", "tags"]
     rows = [[each.note_id, age(each.updated_at), printable(", ".join(each.tags))] for each in page]
-    while len(header) > 1 and space_left(header, rows) < LEAST_TITLE:
+    while len(header) > 1 and space_left(header, rows) < _LEAST_TITLE:
         header, rows = header[:-1], [row[:-1] for row in rows]
     titles = [each.title for each in page]
     return table([*header, "note"], [[*row, title] for row, title in zip(rows, titles, strict=True)])

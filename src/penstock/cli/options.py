@@ -1,4 +1,4 @@
-"""Parsing of values typed on the command line."""
+"""Values typed on the command line, and the options that several commands share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import click
 
 from penstock.errors import InvalidPayload, InvalidRequest, RelativePath
-from penstock.service.paths import real_path
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
@@ -112,6 +111,8 @@ def add_path(payload: dict[str, Any], item_type: str, path: str | None) -> None:
     """Put ``--path``, absolute and with links resolved, into the path field of the item type."""
     if path is None:
         return
+    from penstock.service.paths import real_path
+
     field = PATH_FIELDS.get(item_type)
     if field is None:
         raise InvalidPayload(
@@ -136,9 +137,6 @@ def add_text(payload: dict[str, Any], item_type: str, text: str | None) -> None:
     if "content" in payload:
         raise InvalidPayload("--text: the payload has 'content' already", remedy="Leave out one of them.")
     payload["content"] = text
-
-
-# Options that narrow a search or a list of documents.
 
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -1,4 +1,7 @@
-"""Output: tables and fields for people, JSON for programs, one line for an error."""
+"""Output: tables, fields and wrapped text for people, JSON for programs, one line for an error.
+
+Only the standard library is imported at the top: every command loads this module, and help needs no more.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +15,17 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import zip_longest
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import click
 
 from penstock import clock
 from penstock.cli.exit_codes import PIPE_CLOSED, REFUSED, exit_code
 from penstock.errors import DiskFull, OutputFailed, PenstockError, TooManyFiles
-from penstock.named_tuple import NamedTuple
 from penstock.process_start import escape_control
 
-# Text in aligned columns, no wider than the terminal. Standard library only: it is part of every command.
-
-
-GAP = "  "
-NARROWEST = 6
+_GAP = "  "
+_NARROWEST = 6
 """Width below which no column is cut."""
 WITHOUT_TERMINAL = 80
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
@@ -87,7 +86,7 @@ def columns(
                 _cell(word, style if screen.coloured else "", width, column)
                 for word, style, width, column in cells
             ]
-            lines.append(GAP.join(shown).rstrip())
+            lines.append(_GAP.join(shown).rstrip())
     return "\n".join(lines)
 
 
@@ -100,7 +99,7 @@ def _cell(word: str, style: str, width: int, column: Column) -> str:
 def name_value_lines(found: Sequence[tuple[str, str]], colours: Mapping[str, str], screen: Screen) -> str:
     """Lines of names and values. A value wider than the screen continues below itself."""
     indent = max((cells_wide(name) for name, _ in found), default=0)
-    room = None if screen.width is None else max(screen.width - indent - len(GAP), NARROWEST)
+    room = None if screen.width is None else max(screen.width - indent - len(_GAP), _NARROWEST)
     lines = []
     for name, value in found:
         style = _style(value, colours) if screen.coloured else ""
@@ -108,7 +107,7 @@ def name_value_lines(found: Sequence[tuple[str, str]], colours: Mapping[str, str
         shown_name = f"{_BOLD}{name}{_PLAIN}" if screen.coloured else name
         for number, part in enumerate(folded(value, room)):
             left = shown_name + name_padding if number == 0 else " " * indent
-            lines.append(f"{left}{GAP}{f'{style}{part}{_PLAIN}' if style else part}".rstrip())
+            lines.append(f"{left}{_GAP}{f'{style}{part}{_PLAIN}' if style else part}".rstrip())
     return "\n".join(lines)
 
 
@@ -120,11 +119,11 @@ def _style(text: str, colours: Mapping[str, str]) -> str:
 def _fitted(widths: list[int], most: int | None) -> list[int]:
     """Widths that fit: first the last column gives way, then the widest of the others."""
     fitted = list(widths)
-    over = sum(fitted) + len(GAP) * (len(fitted) - 1) - most if most is not None else 0
+    over = sum(fitted) + len(_GAP) * (len(fitted) - 1) - most if most is not None else 0
     if over > 0:
-        fitted[-1] = max(fitted[-1] - over, min(fitted[-1], NARROWEST))
+        fitted[-1] = max(fitted[-1] - over, min(fitted[-1], _NARROWEST))
         over -= widths[-1] - fitted[-1]
-    while over > 0 and max(fitted) > NARROWEST:
+    while over > 0 and max(fitted) > _NARROWEST:
         fitted[fitted.index(max(fitted))] -= 1
         over -= 1
     return fitted
@@ -132,10 +131,10 @@ def _fitted(widths: list[int], most: int | None) -> list[int]:
 
 def cells_wide(text: str) -> int:
     """Width on a terminal: Chinese, Japanese and Korean characters take two cells, accents none."""
-    return len(text) if text.isascii() and text.isprintable() else sum(map(cell_width, text))
+    return len(text) if text.isascii() and text.isprintable() else sum(map(_cell_width, text))
 
 
-def cell_width(character: str) -> int:
+def _cell_width(character: str) -> int:
     """Width of one character; control characters have none."""
     from unicodedata import category, east_asian_width
 
@@ -154,7 +153,7 @@ def folded(text: str, width: int | None) -> Iterator[str]:
     while width is not None and cells_wide(text) > width:
         end, taken = 0, 0
         for character in text:
-            taken += cell_width(character)
+            taken += _cell_width(character)
             if taken > width:
                 break
             end += 1
@@ -165,8 +164,8 @@ def folded(text: str, width: int | None) -> Iterator[str]:
     yield text
 
 
-SHORTEST_PATH = 20
-STYLES = {"pending": "yellow", "running": "cyan", "done": "green", "failed": "red", "cancelled": "magenta"}
+_SHORTEST_PATH = 20
+_STYLES = {"pending": "yellow", "running": "cyan", "done": "green", "failed": "red", "cancelled": "magenta"}
 
 
 def emit(text: str) -> None:
@@ -175,10 +174,10 @@ def emit(text: str) -> None:
         click.echo(text, color=Screen.of(sys.stdout).coloured)
         sys.stdout.flush()
     except BrokenPipeError:
-        drop_output()
+        _drop_output()
         raise SystemExit(PIPE_CLOSED) from None
     except OSError as error:
-        drop_output()
+        _drop_output()
         raise OutputFailed(f"standard output cannot be written ({error.strerror})") from None
 
 
@@ -188,7 +187,7 @@ def emit_document_text(text: str) -> None:
     emit(text if shown is None else "\n".join(map(printable, shown)))
 
 
-def drop_output() -> None:
+def _drop_output() -> None:
     """Send standard output to /dev/null, so that the flush at exit raises nothing."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -269,7 +268,7 @@ def table(
         values = [row[number] for row in rows]
         numbers = bool(rows) and all(isinstance(value, int) or value == "" for value in values)
         found.append(Column([title, *map(printable, values)], right=numbers))
-    return columns(found, STYLES, Screen.of(sys.stdout), fold=fold)
+    return columns(found, _STYLES, Screen.of(sys.stdout), fold=fold)
 
 
 def space_left(header: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
@@ -287,7 +286,7 @@ def _with_short_paths(
     """Shorten the paths of a column so far that the other columns fit the terminal beside it."""
     others = [[printable(cell) for number, cell in enumerate(row) if number != column] for row in rows]
     titles = [title for number, title in enumerate(header) if number != column]
-    room = max(space_left(titles, others), SHORTEST_PATH)
+    room = max(space_left(titles, others), _SHORTEST_PATH)
     shorter = [shortened(printable(row[column]), room) for row in rows]
     return [(*row[:column], short, *row[column + 1 :]) for row, short in zip(rows, shorter, strict=True)]
 
@@ -320,7 +319,7 @@ def terminal_width() -> int:
 def fields(pairs: Iterable[tuple[str, object]]) -> str:
     """Names and values, one pair a line; pairs without a value are left out."""
     found = [(name, printable(value)) for name, value in pairs if value is not None and value != ""]
-    return name_value_lines(found, STYLES, Screen.of(sys.stdout))
+    return name_value_lines(found, _STYLES, Screen.of(sys.stdout))
 
 
 def age(moment: datetime | None) -> str:
@@ -340,9 +339,6 @@ def span(seconds: float) -> str:
         if seconds >= 2 * size or (unit != "d" and seconds >= size):
             return f"{seconds // size:.0f} {unit}"
     return f"{seconds:.0f} s"
-
-
-# Closed or full standard streams, and too many open files, as one-line errors.
 
 
 _TOO_MANY = (errno.EMFILE, errno.ENFILE)
@@ -376,7 +372,7 @@ def mend_standard_streams() -> None:
 def print_error(error: PenstockError | OSError | ImportError, *, as_json: bool) -> int | None:
     """Print a known error as one line and return its exit code; None for a bug of Penstock itself."""
     if isinstance(error, BrokenPipeError):
-        drop_output()
+        _drop_output()
         return PIPE_CLOSED
     known = _known(error)
     if known is None:
@@ -399,7 +395,7 @@ def _known(error: PenstockError | OSError | ImportError) -> PenstockError | None
         return error
     if isinstance(error, OSError) and error.errno in _NOT_WRITTEN and error.filename is None:
         if _raised_by_click(error):
-            drop_output()
+            _drop_output()
             return OutputFailed(f"standard output cannot be written ({error.strerror})")
         if error.errno in _FULL:
             return DiskFull(f"a file cannot be written ({error.strerror})")
@@ -418,10 +414,7 @@ def _one_line(error: BaseException) -> str:
     return " ".join((error.message if isinstance(error, PenstockError) else str(error)).split())
 
 
-# Text of documents on a terminal: no unprintable characters, lines wrapped by the width of characters.
-
-
-JOINERS = "\u200c\u200d"
+_JOINERS = "\u200c\u200d"
 """Invisible characters that letters need, as in Persian, and combined emoji."""
 _ESCAPE = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, cursor, screen
@@ -442,7 +435,7 @@ def strip_control(text: str, keep: str = "") -> str:
 
 
 def _visible(character: str) -> str:
-    if character in JOINERS:
+    if character in _JOINERS:
         return character
     return "" if unicodedata.category(character) in ("Cc", "Cf") else "\N{REPLACEMENT CHARACTER}"
 
@@ -465,7 +458,7 @@ def _units(text: str, width: int) -> Iterator[tuple[str, bool]]:
     for number, word in enumerate(text.split()):
         spaced, unit, used, wide = number > 0, "", 0, False
         for character in word:
-            size = cell_width(character)
+            size = _cell_width(character)
             # A wide character is a unit, with the combining ones behind it.
             if unit and size and (wide or size == 2 or used + size > width):
                 yield unit, spaced

@@ -1,4 +1,4 @@
-"""Progress of one job: a live line with counts and time left, on a terminal only."""
+"""Jobs as the command line shows them: their words and JSON shapes, and the live line on a terminal."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Unpack
 
 from penstock import vocabulary
 from penstock.cli import output
 from penstock.cli.output import printable
-from penstock.named_tuple import NamedTuple
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
     from penstock.service.job_views import JobReport, JobView
     from penstock.service.jobs import JobFilter
     from penstock.service.requests import Receipt, Stats
-
-
-# Jobs and statistics in the words and JSON shapes of the command line.
 
 
 _TARGETS = (
@@ -165,14 +161,11 @@ def _worker_as_json(worker: WorkerReport) -> dict[str, Any]:
     return columns | {"info": worker.info}
 
 
-# Pages read of the long documents and scans that jobs wait for.
-
-
 MOST_DOCUMENTS = 50
 """Documents whose pages are counted at a time."""
 
 
-class PageCount(NamedTuple):
+class _PageCount(NamedTuple):
     """Pages read or failed, and all pages, of the documents that were waited for so far."""
 
     done: int
@@ -183,7 +176,10 @@ class PageCount(NamedTuple):
 
 
 class PageProgress:
-    """Counts pages. The catalog is opened at the first document: most jobs wait for none."""
+    """Counts pages of the long documents and scans that jobs wait for.
+
+    The catalog is opened at the first document: most jobs wait for none.
+    """
 
     def __init__(self, open_catalog: Callable[[], Catalog]) -> None:
         self._open = open_catalog
@@ -191,7 +187,7 @@ class PageProgress:
         self._totals: dict[int, int] = {}
         """Pages of the documents seen: those that have ended stay in the count, which never goes back."""
 
-    def of(self, jobs: Iterable[Job]) -> PageCount | None:
+    def of(self, jobs: Iterable[Job]) -> _PageCount | None:
         """Count the pages of the documents waited for, now and before; None if these jobs wait for none."""
         waited = [job.waiting_for for job in jobs if job.waiting and job.waiting_for is not None]
         ids = [int(text) for text in waited if text.isdecimal()][:MOST_DOCUMENTS]
@@ -204,7 +200,7 @@ class PageProgress:
         self._totals |= {each: progress.total_pages for each, progress in found.items()}
         done = sum(each.ocr_completed_pages + each.ocr_failed_pages for each in found.values())
         ended = sum(total for each, total in self._totals.items() if each not in found)
-        return PageCount(done + ended, sum(self._totals.values()))
+        return _PageCount(done + ended, sum(self._totals.values()))
 
     def close(self) -> None:
         if self._catalog is not None:
@@ -212,15 +208,15 @@ class PageProgress:
 
 
 LOOK_S = 0.2
-SAMPLE_S = 2.0
-SAMPLED = 500
+_SAMPLE_S = 2.0
+_SAMPLED = 500
 """Pending files whose sizes are read to estimate the work left."""
-LEAST_SHARE = 0.005
+_LEAST_SHARE = 0.005
 """Share of the work that must be done before an estimate of the time left."""
-WIDE_LINE = 100
+_WIDE_LINE = 100
 """Terminal width from which the line has a full bar, a verb and the path as given."""
-BAR_WIDTH, SHORT_BAR, SHORT_TITLE = 24, 8, 14
-SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_BAR_WIDTH, _SHORT_BAR, _SHORT_TITLE = 24, 8, 14
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 BAR = "━─"
 """Signs of the part done and of the rest."""
 
@@ -239,11 +235,11 @@ class JobSample(NamedTuple):
     failed: int = 0
     message: str = ""
     chunks: int = 0
-    pages: PageCount | None = None
+    pages: _PageCount | None = None
     """Pages of the documents in work that are read by tasks."""
 
 
-class JobReader(Protocol):
+class _JobReader(Protocol):
     """Jobs of the queue, or of a server."""
 
     def job(self, id_or_prefix: str, /) -> Job: ...
@@ -260,7 +256,7 @@ class JobProgress:
 
     def __init__(
         self,
-        jobs: JobReader,
+        jobs: _JobReader,
         job_id: str,
         clock: Callable[[], float] = time.monotonic,
         *,
@@ -281,7 +277,7 @@ class JobProgress:
         self._mean_size = 0.0
         self._sample_at = 0.0
         self._page_progress = page_progress
-        self._pages: PageCount | None = None
+        self._pages: _PageCount | None = None
 
     def sample(self) -> JobSample:
         from penstock.service.job_views import counts_of
@@ -337,7 +333,7 @@ class JobProgress:
         """Estimate the mean size of pending files from the last ones: large files may come last."""
         open_ones = (
             self._jobs.jobs(
-                status=["pending", "running"], parent_id=job.queue_id, newest_first=True, limit=SAMPLED
+                status=["pending", "running"], parent_id=job.queue_id, newest_first=True, limit=_SAMPLED
             )
             if job.children_open
             else []
@@ -346,7 +342,7 @@ class JobProgress:
             self._pages = self._page_progress.of([job, *open_ones])
         sizes = [child.shown_payload.get("size_bytes") or 0 for child in open_ones]
         self._mean_size = sum(sizes) / len(sizes) if sizes else 0.0
-        self._sample_at = self._clock() + SAMPLE_S
+        self._sample_at = self._clock() + _SAMPLE_S
 
     def _message(self, job: Job, counts: dict[str, Any]) -> str:
         if job.waiting or job.ended:
@@ -403,11 +399,11 @@ def shown_live(session: Session, job_id: str, title: str, *, here: bool) -> Iter
 
 def _show(follower: JobProgress, full_title: str, over: Callable[[float], bool]) -> None:
     width = output.Screen.of(sys.stderr).width or output.WITHOUT_TERMINAL
-    wide = width >= WIDE_LINE
-    title, bar = printable(full_title), BAR_WIDTH if wide else SHORT_BAR
-    title = shortened(title, width // 3) if wide else title.rpartition("/")[2][-SHORT_TITLE:]
+    wide = width >= _WIDE_LINE
+    title, bar = printable(full_title), _BAR_WIDTH if wide else _SHORT_BAR
+    title = shortened(title, width // 3) if wide else title.rpartition("/")[2][-_SHORT_TITLE:]
     utf8 = (sys.stderr.encoding or "").lower().startswith("utf")
-    spinner = itertools.cycle(SPINNER if utf8 else "|/-\\")
+    spinner = itertools.cycle(_SPINNER if utf8 else "|/-\\")
     # The other columns with a space after each, and the elapsed time.
     room = width - len(title) - bar - len("⠋ ") - len(" 0:00:00") - 2
     began, pace = time.monotonic(), Pace()
@@ -455,7 +451,7 @@ def line_text(seen: JobSample, first: JobSample | None, room: int) -> str:
     first = first or seen
     elapsed, done = seen.at - first.at, seen.done - first.done
     gained = seen.share - (first.share or 0.0)
-    if elapsed > 1 and gained > LEAST_SHARE and seen.share < 1:
+    if elapsed > 1 and gained > _LEAST_SHARE and seen.share < 1:
         parts.append(f"{_clock(elapsed * (1 - seen.share) / gained)} left")
     if seen.pages is not None:
         parts.append(str(seen.pages))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.service.requests import Receipt
 
 
-NONE_YET = "No projects yet. Index one: penstock index FOLDER, in a git work tree"
+_NONE_YET = "No projects yet. Index one: penstock index FOLDER, in a git work tree"
 
 
 @click.group(cls=CommandGroup)
@@ -49,7 +49,7 @@ def list_projects(session: Session) -> None:
         )
         for one in found
     ]
-    emit(table(["project", "branches", "documents", "folder"], rows, paths=3) if rows else NONE_YET)
+    emit(table(["project", "branches", "documents", "folder"], rows, paths=3) if rows else _NONE_YET)
 
 
 @project.command()

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from penstock.redis_contract.messages import Health, PreparedMessage
 
 
-FOLLOW_S = 0.5
+_FOLLOW_S = 0.5
 WATCH_S = 2.0
 ENDED = ("done", "failed")
-SHOWN = 8
+_SHOWN = 8
 """RAGs named by a starting gateway."""
 
 
-def redis_option(command: Command) -> Command:
+def _redis_option(command: Command) -> Command:
     return click.option(
         "--redis",
         "redis_url",
@@ -41,7 +41,7 @@ def redis_option(command: Command) -> Command:
     )(command)
 
 
-def config_option(command: Command) -> Command:
+def _config_option(command: Command) -> Command:
     return click.option(
         "--rags",
         "rag_config",
@@ -54,7 +54,7 @@ def config_option(command: Command) -> Command:
 
 @click.command()
 @click.argument("redis_url", metavar="[URL]", required=False)
-@config_option
+@_config_option
 @click.pass_obj
 def gateway(session: Session, redis_url: str | None, rag_config: str | None) -> None:
     """Take jobs from Redis lists and report their status.
@@ -74,7 +74,7 @@ def gateway(session: Session, redis_url: str | None, rag_config: str | None) -> 
         if session.as_json:
             emit_json({"rags": made.serves, "redis": made.where, "store": store})
             return
-        named = ", ".join(made.serves[:SHOWN]) + (", …" if len(made.serves) > SHOWN else "")
+        named = ", ".join(made.serves[:_SHOWN]) + (", …" if len(made.serves) > _SHOWN else "")
         session.confirm_done(f"Taking messages for {named} from {made.where} into {store}.")
 
     made.run(announce)
@@ -104,8 +104,8 @@ def gateway(session: Session, redis_url: str | None, rag_config: str | None) -> 
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Tag for the document; may be repeated.")
 @click.option("--max-retries", type=click.IntRange(0, 1000), metavar="N", help="Maximum number of retries.")
 @click.option("--dry-run", is_flag=True, help="Check the file and print the message, but send nothing.")
-@redis_option
-@config_option
+@_redis_option
+@_config_option
 @click.pass_obj
 def submit(
     session: Session, /, rag_id: str, path: str, redis_url: str | None, rag_config: str | None, **given: Any
@@ -174,8 +174,8 @@ def _summary(prepared: PreparedMessage, *, dry_run: bool) -> str:
     is_flag=True,
     help="Wait until the job has ended; exit code 1 if it failed.",
 )
-@redis_option
-@config_option
+@_redis_option
+@_config_option
 @click.pass_obj
 def contract_job(
     session: Session, job_id: str, watch: bool, redis_url: str | None, rag_config: str | None
@@ -186,7 +186,7 @@ def contract_job(
     shown = contract.status(job_id)
     while watch and shown.get("status") not in ENDED:
         _print_progress(session, shown)
-        time.sleep(FOLLOW_S)
+        time.sleep(_FOLLOW_S)
         shown = contract.status(job_id)
     if session.as_json:
         emit_json(shown)
@@ -249,8 +249,8 @@ def _status(shown: dict[str, Any]) -> str:
 
 @click.command("status")
 @click.option("--watch", is_flag=True, help="Refresh every 2 seconds until Ctrl-C.")
-@redis_option
-@config_option
+@_redis_option
+@_config_option
 @click.pass_obj
 def queue_status(session: Session, watch: bool, redis_url: str | None, rag_config: str | None) -> None:
     """Show the Redis lists and whether a gateway serves them."""

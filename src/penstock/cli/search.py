@@ -16,7 +16,7 @@ from penstock.cli.session import Session
 if TYPE_CHECKING:
     from penstock.service.hits import Hit
 
-MARKS = ("\x02", "\x03")
+_MARKS = ("\x02", "\x03")
 """Marks around the query's words, replaced by styles or asterisks when printed."""
 
 
@@ -67,13 +67,13 @@ def search(session: Session, /, query: tuple[str, ...], weak: bool, explain: boo
     penstock search --graph who calls open_gate
     """
     services, place, scoped = scope(session, given)
-    answer = services.ask(" ".join(query), marks=MARKS, **scoped)
+    answer = services.ask(" ".join(query), marks=_MARKS, **scoped)
     if session.as_json:
         hits = [_as_json(hit) for hit in answer.hits]
         facts = {"words": answer.words, "corrections": answer.corrections, "notes": answer.notes}
         emit_json({"hits": hits} | facts | {"covered": covered_by(answer, place)})
         return
-    page = HitPage(answer, MARKS, explain=explain)
+    page = HitPage(answer, _MARKS, explain=explain)
     emit(page.shown(weak=weak) if answer.hits else f"Nothing found{in_project(place)}.")
     if not answer.hits and not given["every"]:
         hint_branch(session, place)
@@ -150,11 +150,11 @@ def similar(session: Session, /, place: str, limit: int, **where: Any) -> None:
     if session.as_json:
         emit_json({"hits": hits})
         return
-    emit(HitPage(SearchResult(hits=hits), MARKS, explain=True).plain(hits))
+    emit(HitPage(SearchResult(hits=hits), _MARKS, explain=True).plain(hits))
 
 
 def _as_json(hit: Hit) -> dict[str, Any]:
-    start, end = MARKS
+    start, end = _MARKS
     return {name: getattr(hit, name) for name in hit.__struct_fields__} | {
         "snippet": hit.snippet.replace(start, "**").replace(end, "**")
     }

@@ -1,4 +1,4 @@
-"""``penstock serve``, ``penstock stop`` and ``penstock mcp``."""
+"""``penstock worker``, ``serve``, ``stop``, ``mcp``, ``keys``, ``models``, ``config`` and ``doctor``."""
 
 from __future__ import annotations
 
@@ -166,9 +166,6 @@ def mcp(session: Session, no_worker: bool) -> None:
         assembly.serve_mcp(with_worker=not no_worker)
 
 
-# ``penstock worker``.
-
-
 SHOWN = 8
 
 
@@ -273,9 +270,6 @@ def _announcement(serves: list[str], where: str, processes: int) -> str:
     named = ", ".join(serves[:SHOWN]) + (", …" if len(serves) > SHOWN else "")
     served = named or "nothing yet (name an application with --app)"
     return f"Serving {served} from {where} with {how_many(processes, 'process', 'processes')}."
-
-
-# ``penstock keys``.
 
 
 BY = "command line"
@@ -397,9 +391,6 @@ def _roots(key: KeyView) -> str:
 keys.add_former(create, "add")
 
 
-# ``penstock config``.
-
-
 @click.group(cls=CommandGroup)
 def config() -> None:
     """Show the settings, and trust what a project brings along."""
@@ -511,9 +502,6 @@ def _trust_file(session: Session, file: Path | None, *, revoke: bool) -> None:
         )
 
 
-# ``penstock doctor``.
-
-
 @click.command()
 @click.option("--fix", is_flag=True, help="Repair what is safe to repair.")
 @click.pass_obj
@@ -539,9 +527,6 @@ def doctor(session: Session, /, fix: bool) -> None:
             emit("\nWhat to do:\n" + fields(remedies))
     if not found.healthy:
         raise SystemExit(REFUSED)
-
-
-# ``penstock models``.
 
 
 @click.group(cls=CommandGroup)

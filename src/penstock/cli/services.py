@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 RETRY_FOR_S = 10.0
 """Time for which a command sends a request again. A full queue is reported at once, as it is without a
 server: it asks for a longer wait."""
-PROBED_WITHIN_S = 2.0
+_PROBED_WITHIN_S = 2.0
 
 
 class LocalServices:
@@ -190,7 +190,7 @@ def discovered(settings: Settings) -> Client | None:
     from penstock.client.sync_client import Client
 
     try:
-        with Client(server.url, _key(settings), query_timeout=PROBED_WITHIN_S, retry_for=0.0) as probe:
+        with Client(server.url, _key(settings), query_timeout=_PROBED_WITHIN_S, retry_for=0.0) as probe:
             usable = probe.ready().ready
     except PenstockError:
         return None

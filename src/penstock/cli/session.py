@@ -1,4 +1,4 @@
-"""The global options of one invocation, and the assembly made from them."""
+"""One invocation of ``penstock``: global options, groups of commands, and the assembly made of them."""
 
 from __future__ import annotations
 
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from penstock.client.sync_client import Client
     from penstock.config import Settings
     from penstock.service.projects import Placement, WantedPlace
-
-
-# Groups of commands: help by task with whole sentences, and former spellings that still work.
 
 
 TASKS: Mapping[str, Mapping[str, str]] = {
@@ -161,7 +158,7 @@ class HelpFormatter(click.HelpFormatter):
         return super().getvalue().replace(_KEPT_TOGETHER, _HYPHEN)
 
 
-class CommandContext(click.Context):
+class _CommandContext(click.Context):
     """The context of every command."""
 
     formatter_class = HelpFormatter
@@ -176,7 +173,7 @@ class CommandContext(click.Context):
 class CommandGroup(click.Group):
     """A group whose help lists commands in the order they were added, each with its first sentence."""
 
-    context_class = CommandContext
+    context_class = _CommandContext
     tasks: Mapping[str, Iterable[str]] | None = None
     """Headings with their commands; by default one heading for all."""
 
@@ -246,7 +243,7 @@ OPTIONS = ("--state", "--url", "--server", "--no-server", "--json", "--quiet")
 WITH_VALUES = ("--state", "--url", "--server")
 JSON_HELP = "Print JSON instead of text."
 QUIET_HELP = "Print only results and errors."
-OF_THIS_MACHINE = frozenset(
+_OF_THIS_MACHINE = frozenset(
     "worker serve start stop mcp keys redis gateway ingest models config doctor completion "
     "backup restore".split()
 )
@@ -272,7 +269,7 @@ LOCAL_ONLY = {
 }
 """Commands that do not work through a server, and what else may help."""
 
-GRACE_S = 5.0
+_GRACE_S = 5.0
 """Time for running jobs to finish when a command that does the work itself is interrupted."""
 
 
@@ -341,7 +338,7 @@ class Session:
             return self.settings.server
         here = self.no_server or self.overrides.get("url") or self.overrides.get("state_dir")
         # A store named on the command line counts more than a server in the environment.
-        return None if here or self.command in OF_THIS_MACHINE else self.settings.server
+        return None if here or self.command in _OF_THIS_MACHINE else self.settings.server
 
     def refuse_server(self, command: str) -> None:
         """Refuse a command that works on this machine only, if the user chose a server for it."""
@@ -475,7 +472,7 @@ class Session:
         log_to_stderr(logging.ERROR, self.settings.log_format)
         if self.assembly.run_small_job(job_id) and not self.assembly.has_later_tasks():
             return
-        self.assembly.worker(processes=processes, until_job=job_id, grace=GRACE_S).run()
+        self.assembly.worker(processes=processes, until_job=job_id, grace=_GRACE_S).run()
 
     def hint(self, text: str) -> None:
         """Print advice to standard error, unless the user wants results only."""
@@ -493,9 +490,6 @@ class Session:
                 client.close()
         if "assembly" in self.__dict__:
             self.assembly.close()
-
-
-# The global options.
 
 
 def _set(context: click.Context, option: click.Parameter, value: Any) -> None:
@@ -522,7 +516,7 @@ def add_global_options(command: click.Command) -> None:
         "--json": click.Option(["--json", "as_json"], is_flag=True, help=JSON_HELP),
         "--quiet": click.Option(["-q", "--quiet"], is_flag=True, help=QUIET_HELP),
     }
-    command.context_class = CommandContext
+    command.context_class = _CommandContext
     for name, option in made.items():
         if name not in present:
             option.expose_value, option.callback = False, _set

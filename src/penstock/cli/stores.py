@@ -1,4 +1,4 @@
-"""``penstock backup`` and ``penstock restore``."""
+"""``penstock backup``, ``restore``, ``import`` and ``rebuild``: whole stores at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from penstock.cli.options import agreed
 from penstock.cli.output import emit, emit_json, printable, span, table
 from penstock.cli.progress import drawn_bar, shown_live
 from penstock.cli.session import QUEUE_DISABLED, Session
-from penstock.service.paths import real
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
     from penstock.service.upkeep import Plan
 
 
-DRAWN_EVERY_S = 0.2
-LEAST_S, LEAST_SHARE = 1.0, 0.02
+_DRAWN_EVERY_S = 0.2
+_LEAST_S, _LEAST_SHARE = 1.0, 0.02
 """Time, and share of the whole, after which the time left is estimated."""
 
 
@@ -48,7 +47,7 @@ def backup(session: Session, /, destination: Path, keep: int | None) -> None:
     \b
     penstock backup /var/backups/penstock --keep 7
     """
-    with BackupProgress(session) as progress:
+    with _BackupProgress(session) as progress:
         report = session.assembly.backups.write(destination, keep=keep, on_progress=progress.draw)
     _print(session, report, f"Backup written: {printable(report.path)}")
     if not session.as_json and report.removed:
@@ -91,7 +90,7 @@ def restore(
     question = f"Delete everything in {target}, and restore {file}?"
     if replace and not check and not yes and not agreed(question):
         raise click.Abort
-    with BackupProgress(session) as progress:
+    with _BackupProgress(session) as progress:
         report = session.assembly.backups.restore(
             file, RestoreOptions(replace=replace, check=check), on_progress=progress.draw
         )
@@ -107,10 +106,10 @@ def _print(session: Session, report: BackupReport, headline: str) -> None:
     counted = (
         f"{how_many(report.jobs, 'job')}, {how_many(report.documents, 'document')}, {how_many(rows, 'row')}"
     )
-    emit(f"{headline}\n{counted}; {text_size(report.size)}, made {report.created_at} by {report.version}")
+    emit(f"{headline}\n{counted}; {_text_size(report.size)}, made {report.created_at} by {report.version}")
 
 
-def text_size(size: int) -> str:
+def _text_size(size: int) -> str:
     """A number of bytes for people."""
     units = ("bytes", "KB", "MB", "GB", "TB")
     number = float(size)
@@ -121,14 +120,14 @@ def text_size(size: int) -> str:
     raise AssertionError
 
 
-class BackupProgress:
+class _BackupProgress:
     """A line with the part that is read or written, and the time left, on a terminal only."""
 
     def __init__(self, session: Session) -> None:
         self._shown = not session.quiet and sys.stderr.isatty()
         self._began = self._drawn = time.monotonic()
 
-    def __enter__(self) -> BackupProgress:
+    def __enter__(self) -> _BackupProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -138,7 +137,7 @@ class BackupProgress:
 
     def draw(self, part: str, rows: int, share: float) -> None:
         now = time.monotonic()
-        if not self._shown or now - self._drawn < DRAWN_EVERY_S:
+        if not self._shown or now - self._drawn < _DRAWN_EVERY_S:
             return
         self._drawn = now
         bar = f"{drawn_bar(share, 24)} " if share else ""
@@ -151,12 +150,9 @@ class BackupProgress:
 
 def time_left(seconds: float, share: float) -> str:
     """The time left after so many seconds, for people; empty while too little is done to tell."""
-    if seconds < LEAST_S or share < LEAST_SHARE:
+    if seconds < _LEAST_S or share < _LEAST_SHARE:
         return ""
     return f", {span(seconds * (1 - share) / share)} left"
-
-
-# ``penstock import``: take over the rows of another queue.
 
 
 KINDS = (
@@ -168,8 +164,8 @@ KINDS = (
     "job-journal",
     "penstock",
 )
-OUTCOMES = ("imported", "merged", "ended", "refused")
-SHOWN_REFUSALS = 20
+_OUTCOMES = ("imported", "merged", "ended", "refused")
+_SHOWN_REFUSALS = 20
 
 
 @click.command("import")
@@ -207,8 +203,8 @@ def _imported(session: Session, kind: str, address: str, given: dict[str, Any]) 
     from penstock.legacy.importer import ImportOptions
 
     imports = session.assembly.imports
-    with RowFile() as rows:
-        progress = ImportProgress(session)
+    with _RowFile() as rows:
+        progress = _ImportProgress(session)
 
         def on_rows(reports: Sequence[RowReport], report: ImportReport) -> None:
             rows.add(reports)
@@ -225,10 +221,10 @@ def _imported(session: Session, kind: str, address: str, given: dict[str, Any]) 
     return report
 
 
-class RowFile:
+class _RowFile:
     """Reports of rows in a temporary file: there may be more of them than fit into memory."""
 
-    def __enter__(self) -> RowFile:
+    def __enter__(self) -> _RowFile:
         self._file: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8")
         return self
 
@@ -246,7 +242,7 @@ class RowFile:
             yield json.loads(line)
 
 
-def _print_json(report: ImportReport, rows: RowFile) -> None:
+def _print_json(report: ImportReport, rows: _RowFile) -> None:
     """Print one JSON object, its rows one by one."""
     head: dict[str, Any] = {"kind": report.kind, "source": report.source, "dry_run": report.dry_run}
     head |= {"counts": report.counts, "verified": report.verified}
@@ -266,12 +262,12 @@ def _print_json(report: ImportReport, rows: RowFile) -> None:
     emit("  ]\n}")
 
 
-def _print_text(session: Session, report: ImportReport, rows: RowFile) -> None:
+def _print_text(session: Session, report: ImportReport, rows: _RowFile) -> None:
     if report.dry_run:
         _print_rows(rows)
-    found = [(name, *(counted[outcome] for outcome in OUTCOMES)) for name, counted in report.tables.items()]
+    found = [(name, *(counted[outcome] for outcome in _OUTCOMES)) for name, counted in report.tables.items()]
     if found:
-        emit(table(["rows of", *OUTCOMES], found))
+        emit(table(["rows of", *_OUTCOMES], found))
     else:
         emit(f"{printable(report.source)} has no rows.")
     if not report.dry_run:
@@ -318,19 +314,19 @@ def _print_again(again: dict[str, int]) -> None:
         emit(f"Entities of {named} are extracted again if the graph is on (PENSTOCK_GRAPH).")
 
 
-def _print_rows(rows: RowFile) -> None:
+def _print_rows(rows: _RowFile) -> None:
     for row in rows:
         reason = f": {row['reason']}" if row["reason"] else ""
         emit(printable(f"{row['outcome']:8}  {row['table']} {row['id']}{reason}"))
 
 
-def _print_refusals(report: ImportReport, rows: RowFile) -> None:
+def _print_refusals(report: ImportReport, rows: _RowFile) -> None:
     refused = report.counts["refused"]
     if not refused:
         return
     shown = 0
     for row in rows:
-        if row["outcome"] == "refused" and shown < SHOWN_REFUSALS:
+        if row["outcome"] == "refused" and shown < _SHOWN_REFUSALS:
             emit(printable(f"refused  {row['table']} {row['id']}: {row['reason']}"))
             shown += 1
     if refused > shown:
@@ -346,7 +342,7 @@ def _print_verification(report: ImportReport) -> None:
         emit(printable(f"differs  {each.table} {each.id}: {each.reason}"))
 
 
-class ImportProgress:
+class _ImportProgress:
     """A line with the rows done and the time left, on a terminal only."""
 
     def __init__(self, session: Session) -> None:
@@ -355,7 +351,7 @@ class ImportProgress:
 
     def draw(self, done: int, total: int) -> None:
         now = time.monotonic()
-        if not self._shown or now - self._drawn < DRAWN_EVERY_S:
+        if not self._shown or now - self._drawn < _DRAWN_EVERY_S:
             return
         self._drawn = now
         share = min(done / total, 1.0) if total else 1.0
@@ -373,9 +369,6 @@ class ImportProgress:
     def _write(self, line: str) -> None:
         sys.stderr.write(f"\x1b[2K{line}")
         sys.stderr.flush()
-
-
-# ``penstock rebuild``: re-index outdated documents, after a look at the cost.
 
 
 @click.command()
@@ -400,6 +393,8 @@ def rebuild(session: Session, /, paths: tuple[str, ...], **given: Any) -> None:
     \b
     PENSTOCK_EMBEDDER=hashing penstock rebuild --dry-run
     """
+    from penstock.service.paths import real
+
     roots = [real(path) for path in paths]
     narrowed = bool(roots or given["tenant"] or given["collection"])
     plan = session.assembly.rebuilder.plan(roots, tenant_id=given["tenant"], collection=given["collection"])

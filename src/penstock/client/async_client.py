@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Unpack
 from penstock.client import calls, graph_calls, transport, upkeep_calls
 from penstock.client.async_resources import AsyncCollections, AsyncLibraries, AsyncLimits, AsyncSchedules
 from penstock.client.async_transport import AsyncTransport, close_all
+from penstock.client.calls import file_name, opened
 from penstock.client.transport import Event, Link
-from penstock.client.uploads import file_name, opened
 from penstock.service.options import ClientIndexOptions, refuse_unknown
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Unpack
 from penstock.client import collection_calls, library_calls, limit_calls
 from penstock.client import schedule_calls as calls
 from penstock.client.async_transport import AsyncTransport
-from penstock.client.uploads import file_name, opened
+from penstock.client.calls import file_name, opened
 from penstock.service.options import (
     ClientLibraryOptions,
     LibraryOptions,

@@ -7,6 +7,8 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+import msgspec
+
 from penstock import clock
 from penstock.client import transport
 from penstock.client.transport import (
@@ -22,7 +24,6 @@ from penstock.client.transport import (
     Steps,
     tls_context,
 )
-from penstock.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from penstock.client.calls import ApiCall
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class _Streams(NamedTuple):
+class _Streams(msgspec.Struct, frozen=True):
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
@@ -119,15 +120,15 @@ class AsyncTransport:
             self._idle, self._loop = [], loop
         while self._idle and not fresh:
             link = self._idle.pop()
-            reader, writer = link.transport
+            streams: _Streams = link.transport
             if (
                 clock.elapsed_s() - link.idle_since < IDLE_S
-                and not reader.at_eof()
-                and not writer.is_closing()
+                and not streams.reader.at_eof()
+                and not streams.writer.is_closing()
             ):
                 link.reused = True
                 return link
-            writer.close()
+            streams.writer.close()
         address = self._caller.address
         name = address.host if self._tls is not None else None
         made = await asyncio.open_connection(address.host, address.port, ssl=self._tls, server_hostname=name)

@@ -1,4 +1,4 @@
-"""Calls: the request of each client method, and the type of the answer. Pure.
+"""Calls: the request of each client method, the type of the answer, and the files that requests send.
 
 The types of answers are imported by the call that needs them, so that one command does not load all of them.
 """
@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Generic, Literal, TypeVar, Unpack
 from urllib.parse import quote, urlencode
 
 import msgspec
 
-from penstock.client.uploads import FileBody
-from penstock.errors import InvalidRequest, JobNotFound
-from penstock.named_tuple import NamedTuple
+from penstock.errors import InvalidRequest, JobNotFound, PathNotFound
 from penstock.service.functions import CallOptions
 from penstock.service.options import (
     ClientIndexOptions,
@@ -50,12 +49,28 @@ T = TypeVar("T")
 JSON = "application/json"
 VALUES = "application/vnd.penstock.value+json"
 """Media type of the library's own values."""
-PROBLEMS = "application/problem+json"
+_PROBLEMS = "application/problem+json"
 EVENTS = "text/event-stream"
 _JOB_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
-class ApiCall(NamedTuple, Generic[T]):
+class FileBody(msgspec.Struct, frozen=True):
+    """The body of a request, read from a file in pieces."""
+
+    file: BinaryIO
+    size: int
+
+    def pieces(self, size: int) -> Iterator[bytes]:
+        left = self.size
+        while left:
+            piece = self.file.read(min(size, left))
+            if not piece:
+                raise InvalidRequest("the file became shorter while it was sent", remedy="Send it again.")
+            left -= len(piece)
+            yield piece
+
+
+class ApiCall(msgspec.Struct, Generic[T], frozen=True):
     """A request. ``repeatable``: sending twice has the same effect as once.
 
     ``kind``: the type of the answer, None for text; ``pick`` makes the value of the decoded answer.
@@ -68,7 +83,7 @@ class ApiCall(NamedTuple, Generic[T]):
     pick: Callable[[Any], T]
     body: bytes | FileBody | None = None
     content_type: str = JSON
-    accept: str = f"{VALUES}, {JSON}, {PROBLEMS}"
+    accept: str = f"{VALUES}, {JSON}, {_PROBLEMS}"
     repeatable: bool = True
     patience: Literal["index", "query"] = "query"
     headers: tuple[tuple[str, str], ...] = ()
@@ -190,6 +205,35 @@ def sent_file(target: str, file: BinaryIO, answer: type[T]) -> ApiCall[T]:
         repeatable=False,
         patience="index",
     )
+
+
+class opened:  # noqa: N801 - used like a function
+    """A file opened for reading; a file that is open already stays so."""
+
+    def __init__(self, file: str | os.PathLike[str] | BinaryIO) -> None:
+        self._own: BinaryIO | None = None
+        self._file = file
+
+    def __enter__(self) -> BinaryIO:
+        if isinstance(self._file, str | os.PathLike):
+            try:
+                self._own = Path(self._file).open("rb")
+            except OSError as error:
+                raise PathNotFound(f"{os.fspath(self._file)}: {error.strerror}") from None
+            return self._own
+        return self._file
+
+    def __exit__(self, *_: object) -> None:
+        if self._own is not None:
+            self._own.close()
+
+
+def file_name(file: BinaryIO) -> str:
+    """The last part of the path of an open file."""
+    name = getattr(file, "name", None)
+    if not isinstance(name, str):
+        raise InvalidRequest("the file has no name", remedy="Give a name, with the suffix of its type.")
+    return Path(name).name
 
 
 def function(
@@ -387,4 +431,4 @@ def events(job_id: str | None, last_id: str | None) -> ApiCall[None]:
     """Open a stream of events: of one job, or of all."""
     path = "/events" if job_id is None else f"{_job(job_id)}/events"
     headers = (("Last-Event-ID", last_id),) if last_id else ()
-    return ApiCall("GET", path, None, _same, accept=f"{EVENTS}, {PROBLEMS}", headers=headers)
+    return ApiCall("GET", path, None, _same, accept=f"{EVENTS}, {_PROBLEMS}", headers=headers)

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Unpack
 
 import msgspec
 
-from penstock.client.calls import ApiCall, _id, _same, _submission, _target, sent_file
+from penstock.client.calls import ApiCall, _id, _same, _submission, _target, file_name, opened, sent_file
 from penstock.client.schedule_calls import Performer
-from penstock.client.uploads import file_name, opened
 from penstock.errors import InvalidRequest
 from penstock.service.options import ClientLibraryOptions, LibraryOptions, Where, refuse_unknown, texts
 

@@ -35,14 +35,13 @@ def put(key: str, concurrent: int | None, rate: str | None) -> ApiCall[LimitReco
     from penstock.service.limits import LimitRecord
 
     body = _json({"concurrent": concurrent, "rate": rate})
-    return ApiCall("PUT", f"/limits/{_id(key)}", LimitRecord, _same)._replace(body=body)
+    return ApiCall("PUT", f"/limits/{_id(key)}", LimitRecord, _same, body)
 
 
 def remove(key: str) -> ApiCall[None]:
     """Remove a limit."""
     # Not repeated: after the first one there is no such limit.
-    call = ApiCall("DELETE", f"/limits/{_id(key)}", dict[str, Any], lambda _: None)
-    return call._replace(repeatable=False)
+    return ApiCall("DELETE", f"/limits/{_id(key)}", dict[str, Any], lambda _: None, repeatable=False)
 
 
 class ClientLimits:

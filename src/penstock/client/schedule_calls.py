@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.service.schedules import ScheduleRecord
 
 T = TypeVar("T")
-PAGE = 1_000
+_PAGE = 1_000
 
 
 class Performer(Protocol):
@@ -62,7 +62,9 @@ def add_backup(
 
 def _added(fields: Mapping[str, Any], external: bool | None) -> ApiCall[ScheduleRecord]:
     target = _target("/schedules", {"allow_external": external or None})
-    return _record("POST", target)._replace(body=_json(fields), repeatable=False, patience="index")
+    return msgspec.structs.replace(
+        _record("POST", target), body=_json(fields), repeatable=False, patience="index"
+    )
 
 
 def page(tenant_id: str | None, offset: int) -> ApiCall[tuple[list[ScheduleRecord], int | None]]:
@@ -72,7 +74,7 @@ def page(tenant_id: str | None, offset: int) -> ApiCall[tuple[list[ScheduleRecor
     def pick(value: Any) -> tuple[list[ScheduleRecord], int | None]:
         return msgspec.convert(value["schedules"], list[ScheduleRecord]), value["next"]
 
-    query = {"tenant_id": tenant_id, "limit": PAGE, "offset": offset or None}
+    query = {"tenant_id": tenant_id, "limit": _PAGE, "offset": offset or None}
     return ApiCall("GET", _target("/schedules", query), dict[str, Any], pick)
 
 
@@ -86,7 +88,7 @@ def show(name: str, tenant_id: str | None, count: int) -> ApiCall[ScheduleRecord
 def change(name: str, tenant_id: str | None, fields: TimingChanges) -> ApiCall[ScheduleRecord]:
     """Change the timing of a schedule."""
     refuse_unknown("schedules.change", fields, TimingChanges)
-    return _record("PATCH", _one(name, "", tenant_id))._replace(body=_json(fields))
+    return msgspec.structs.replace(_record("PATCH", _one(name, "", tenant_id)), body=_json(fields))
 
 
 def pause(name: str, tenant_id: str | None) -> ApiCall[ScheduleRecord]:

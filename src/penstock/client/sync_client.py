@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, TypeVar, Unpack
 
 from penstock.client import calls, graph_calls, transport, upkeep_calls
+from penstock.client.calls import file_name, opened
 from penstock.client.collection_calls import ClientCollections
 from penstock.client.library_calls import ClientLibraries
 from penstock.client.limit_calls import ClientLimits
@@ -27,7 +28,6 @@ from penstock.client.transport import (
     Patience,
     Steps,
 )
-from penstock.client.uploads import file_name, opened
 from penstock.service.options import ClientIndexOptions, refuse_unknown
 
 if TYPE_CHECKING:

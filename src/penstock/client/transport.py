@@ -1,4 +1,8 @@
-"""Connections to a server, kept for the next call, and the check of its certificate."""
+"""The calls of a client as steps over connections, and their answers as values or errors.
+
+A step is a request to the client: connect, send, receive, sleep. Both clients carry out the same steps, each
+with its own input and output.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
 from urllib.parse import urlsplit
 
 import h11
@@ -18,8 +22,7 @@ import msgspec
 
 from penstock import clock, errors
 from penstock.client import calls
-from penstock.client.calls import ApiCall
-from penstock.client.uploads import FileBody
+from penstock.client.calls import ApiCall, FileBody
 from penstock.errors import (
     InvalidAnswer,
     InvalidSetting,
@@ -35,7 +38,6 @@ from penstock.errors import (
     StoreError,
     UnknownDocument,
 )
-from penstock.named_tuple import NamedTuple
 from penstock.service.options import PathPlace, refuse_unknown
 
 if TYPE_CHECKING:
@@ -47,19 +49,16 @@ if TYPE_CHECKING:
     from penstock.service.pages import ShownPage
 
 
-# Answers of a server as values, or as the same errors as raised by the library. Pure.
-
-
 T = TypeVar("T")
 
-TOO_MANY, UNAVAILABLE = 429, 503
-FIRST_WAIT_S, LONGEST_WAIT_S = 0.25, 5.0
+_TOO_MANY, _UNAVAILABLE = 429, 503
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.25, 5.0
 """Waits before a retry where the server does not say how long."""
-SHOWN = 80
+_SHOWN = 80
 """Characters of a foreign answer that an error shows."""
 
 
-class HttpAnswer(NamedTuple):
+class HttpAnswer(msgspec.Struct, frozen=True):
     """Status, headers (names in lower case) and body."""
 
     status: int
@@ -99,7 +98,7 @@ class _Problem(msgspec.Struct, frozen=True):
     matched: int | None = None
 
 
-def value_of(call: ApiCall[T], answer: HttpAnswer) -> T:
+def _value_of(call: ApiCall[T], answer: HttpAnswer) -> T:
     """The value of a successful answer; otherwise the error is raised."""
     if not 200 <= answer.status < 300:
         raise error_of(answer)
@@ -140,16 +139,16 @@ def _classes() -> dict[str, type[PenstockError]]:
 def _foreign(answer: HttpAnswer) -> PenstockError:
     """The error for an answer from something other than Penstock, such as the page of a proxy."""
     status = answer.status
-    named = f"status {status} and {answer.media_type[:SHOWN] or 'no type'}"
+    named = f"status {status} and {answer.media_type[:_SHOWN] or 'no type'}"
     if status == 401:
         return KeyRequired(f"a key is needed: the answer has {named}")
     if status == 403:
         return NotAllowed(f"not allowed: the answer has {named}")
-    if status in (502, UNAVAILABLE, 504):
+    if status in (502, _UNAVAILABLE, 504):
         return ServerUnreachable(f"the server behind the proxy cannot be reached: the answer has {named}")
     if 300 <= status < 400:
         # Not followed: the key must not go to another host.
-        place = answer.headers.get("location", "")[:SHOWN]
+        place = answer.headers.get("location", "")[:_SHOWN]
         return InvalidAnswer(f"the URL leads to {place!r}", remedy="Use the URL of the server itself.")
     return InvalidAnswer(f"not the answer of a Penstock server: {named}")
 
@@ -160,29 +159,24 @@ def wait_before_retry(call: ApiCall[T], answer: HttpAnswer, attempt: int, left_s
     Only after 429 and 503. A call that changes something is repeated only where the server says that it
     accepted nothing. ``left_s`` is the time left for all retries of the call.
     """
-    if answer.status not in (TOO_MANY, UNAVAILABLE):
+    if answer.status not in (_TOO_MANY, _UNAVAILABLE):
         return None
     asked = answer.retry_after_s
     refused = asked is not None or answer.media_type == "application/problem+json"
     if not call.repeatable and not refused:
         return None
-    wait = asked or min(FIRST_WAIT_S * 2**attempt, LONGEST_WAIT_S)
+    wait = asked or min(_FIRST_WAIT_S * 2**attempt, _LONGEST_WAIT_S)
     return wait if wait <= left_s else None
 
 
-# Steps of a call, without input or output: requests to send, received data, and retries.
-#
-# A step is a request to the client: connect, send, receive, sleep. Both clients carry out the same steps.
-
-
-MOST_BYTES = 512 * 1024 * 1024
+_MOST_BYTES = 512 * 1024 * 1024
 """Largest answer that is read."""
-PIECE = 64 * 1024
+_PIECE = 64 * 1024
 IDLE_S = 20.0
 """Time after which an unused connection is not used again; a server closes it after 30 s."""
 
 
-class Address(NamedTuple):
+class Address(msgspec.Struct, frozen=True):
     """The address of a server. ``prefix``: the path of the server behind a proxy."""
 
     secure: bool
@@ -229,14 +223,14 @@ class Link:
         self.idle_since = 0.0
 
 
-class Connect(NamedTuple):
+class Connect(msgspec.Struct, frozen=True):
     """Connect, or reuse an idle connection. ``fresh``: only a new one will do."""
 
     timeout_s: float
     fresh: bool = False
 
 
-class Send(NamedTuple):
+class Send(msgspec.Struct, frozen=True):
     """Send all of the data."""
 
     link: Link
@@ -244,26 +238,26 @@ class Send(NamedTuple):
     timeout_s: float
 
 
-class Receive(NamedTuple):
+class Receive(msgspec.Struct, frozen=True):
     """Wait for data, and return some; none at the end of the connection."""
 
     link: Link
     timeout_s: float
 
 
-class Release(NamedTuple):
+class Release(msgspec.Struct, frozen=True):
     """Keep the connection for another call."""
 
     link: Link
 
 
-class Drop(NamedTuple):
+class Drop(msgspec.Struct, frozen=True):
     """Close the connection."""
 
     link: Link
 
 
-class Sleep(NamedTuple):
+class Sleep(msgspec.Struct, frozen=True):
     """Wait for some seconds."""
 
     seconds: float
@@ -278,7 +272,7 @@ INDEX_S, QUERY_S = 120.0, 30.0
 RETRY_FOR_S = 60.0
 
 
-class Patience(NamedTuple):
+class Patience(msgspec.Struct, frozen=True):
     """Seconds for an answer to a submission, to another request, and for all retries of a request."""
 
     index_s: float = INDEX_S
@@ -286,7 +280,7 @@ class Patience(NamedTuple):
     retry_for_s: float = RETRY_FOR_S
 
 
-class Deadline:
+class _Deadline:
     """The end of the time for one exchange."""
 
     def __init__(self, seconds: float) -> None:
@@ -320,13 +314,13 @@ class Caller:
             answer = yield from self._answered(call)
             wait = wait_before_retry(call, answer, attempt, until - clock.elapsed_s())
             if wait is None:
-                return value_of(call, answer)
+                return _value_of(call, answer)
             yield Sleep(wait)
             attempt += 1
 
     def _answered(self, call: ApiCall[T]) -> Steps[HttpAnswer]:
         slow = call.patience == "index"
-        deadline = Deadline(self._patience.index_s if slow else self._patience.query_s)
+        deadline = _Deadline(self._patience.index_s if slow else self._patience.query_s)
         link: Link = yield from self.connected(deadline)
         try:
             return (yield from self._exchange(call, link, deadline))
@@ -338,7 +332,7 @@ class Caller:
         link = yield from self.connected(deadline, fresh=True)
         return (yield from self._exchange(call, link, deadline))
 
-    def connected(self, deadline: Deadline, *, fresh: bool = False) -> Steps[Link]:
+    def connected(self, deadline: _Deadline, *, fresh: bool = False) -> Steps[Link]:
         """Connect to the server."""
         try:
             link: Link = yield Connect(deadline.left_s, fresh)
@@ -346,21 +340,21 @@ class Caller:
             raise self._translated(error, deadline, "connect") from None
         return link
 
-    def _exchange(self, call: ApiCall[T], link: Link, deadline: Deadline) -> Steps[HttpAnswer]:
+    def _exchange(self, call: ApiCall[T], link: Link, deadline: _Deadline) -> Steps[HttpAnswer]:
         status, headers = yield from self.begun(call, link, deadline)
         parts: list[bytes] = []
         size = 0
         while (data := (yield from self.more(link, deadline))) is not None:
             parts.append(data)
             size += len(data)
-            if size > MOST_BYTES:
-                raise InvalidAnswer(f"the answer has more than {MOST_BYTES:,} bytes")
+            if size > _MOST_BYTES:
+                raise InvalidAnswer(f"the answer has more than {_MOST_BYTES:,} bytes")
         if link.http.our_state is h11.DONE and link.http.their_state is h11.DONE:
             link.http.start_next_cycle()
             yield Release(link)
         return HttpAnswer(status, headers, b"".join(parts))
 
-    def begun(self, call: ApiCall[T], link: Link, deadline: Deadline) -> Steps[tuple[int, dict[str, str]]]:
+    def begun(self, call: ApiCall[T], link: Link, deadline: _Deadline) -> Steps[tuple[int, dict[str, str]]]:
         """Send a request, and return status and headers of the answer."""
         try:
             for data in self._sent(call, link):
@@ -379,12 +373,12 @@ class Caller:
             if not isinstance(event, h11.InformationalResponse):
                 raise ServerUnreachable(f"{self.address.url} broke the connection before its answer")
 
-    def more(self, link: Link, deadline: Deadline) -> Steps[bytes | None]:
+    def more(self, link: Link, deadline: _Deadline) -> Steps[bytes | None]:
         """The next part of the body of an answer; None at its end."""
         event = yield from self._event(link, deadline)
         return bytes(event.data) if isinstance(event, h11.Data) else None
 
-    def _event(self, link: Link, deadline: Deadline) -> Steps[h11.Event]:
+    def _event(self, link: Link, deadline: _Deadline) -> Steps[h11.Event]:
         """The next event of the answer."""
         ended = False
         try:
@@ -420,7 +414,7 @@ class Caller:
         head = http.send(h11.Request(method=call.method, target=target, headers=headers)) or b""
         if isinstance(body, FileBody):
             yield head
-            for piece in body.pieces(PIECE):
+            for piece in body.pieces(_PIECE):
                 yield http.send(h11.Data(data=piece)) or b""
             yield http.send(h11.EndOfMessage()) or b""
         else:
@@ -428,7 +422,7 @@ class Caller:
             yield head + (data or b"") + (http.send(h11.EndOfMessage()) or b"")
 
     def _translated(
-        self, error: OSError, deadline: Deadline, doing: Literal["connect", "send", "receive"]
+        self, error: OSError, deadline: _Deadline, doing: Literal["connect", "send", "receive"]
     ) -> ServerUnreachable:
         """The error of a socket as one of the library."""
         url = self.address.url
@@ -522,18 +516,15 @@ def _closed(connection: socket.socket) -> bool:
     return bool(poll.poll(0))
 
 
-# Event streams and waiting for a job, as steps of a client.
-
-
-QUIET_S = 45.0
+_QUIET_S = 45.0
 """Time without a byte after which a stream counts as broken; a server sends a comment every 15 s."""
-OPENED_WITHIN_S = 30.0
-FIRST_LOOK_S, LONGEST_LOOK_S = 0.05, 1.0
+_OPENED_WITHIN_S = 30.0
+_FIRST_LOOK_S, _LONGEST_LOOK_S = 0.05, 1.0
 """Pauses between two looks at a job without a stream."""
-LOOK_ANYWAY_S = 10.0
+_LOOK_ANYWAY_S = 10.0
 """Time after which a job is looked at although its stream says nothing."""
-MOST_LINE = 16 * 1024 * 1024
-ENDED = frozenset(["done", "failed", "cancelled"])
+_MOST_LINE = 16 * 1024 * 1024
+_ENDED = frozenset(["done", "failed", "cancelled"])
 
 
 class Event(NamedTuple):
@@ -556,8 +547,8 @@ class EventParser:
     def feed(self, piece: bytes) -> list[Event]:
         """The events that end in this piece."""
         *lines, self._rest = (self._rest + piece).split(b"\n")
-        if len(self._rest) > MOST_LINE:
-            raise InvalidAnswer(f"a line of the event stream has more than {MOST_LINE:,} bytes")
+        if len(self._rest) > _MOST_LINE:
+            raise InvalidAnswer(f"a line of the event stream has more than {_MOST_LINE:,} bytes")
         return [event for line in lines if (event := self._line(line)) is not None]
 
     def _line(self, line: bytes) -> Event | None:
@@ -599,18 +590,18 @@ class EventFeed:
 
     def next(self) -> Steps[Event | None]:
         """The next event; None after the last one of a job. A break is mended for ``retry_for_s``."""
-        return (yield from patiently(self._caller, self._next))
+        return (yield from _patiently(self._caller, self._next))
 
     def _next(self) -> Steps[Event | None]:
         try:
-            return (yield from self.step(QUIET_S))
+            return (yield from self.step(_QUIET_S))
         except ServerTimeout:
             yield from self._drop()
             raise
 
     def step(self, timeout_s: float) -> Steps[Event | None]:
         """The next event, or None at the end. Raises ``ServerTimeout`` after ``timeout_s`` without one."""
-        deadline = Deadline(timeout_s)
+        deadline = _Deadline(timeout_s)
         while not self._ready:
             if self._ended:
                 return None
@@ -640,7 +631,7 @@ class EventFeed:
         self._link = None
 
     def _open(self) -> Steps[None]:
-        deadline = Deadline(OPENED_WITHIN_S)
+        deadline = _Deadline(_OPENED_WITHIN_S)
         call = calls.events(self._job_id, self._last_id)
         link = yield from self._caller.connected(deadline, fresh=True)
         status, headers = yield from self._caller.begun(call, link, deadline)
@@ -654,9 +645,9 @@ class EventFeed:
         self._link, self._parser = link, EventParser()
 
 
-def patiently(caller: Caller, steps: Callable[[], Steps[T]]) -> Steps[T]:
+def _patiently(caller: Caller, steps: Callable[[], Steps[T]]) -> Steps[T]:
     """Carry out read-only steps, with retries for ``retry_for_s`` while the server is unreachable."""
-    until, pause = None, FIRST_LOOK_S
+    until, pause = None, _FIRST_LOOK_S
     while True:
         try:
             return (yield from steps())
@@ -666,7 +657,7 @@ def patiently(caller: Caller, steps: Callable[[], Steps[T]]) -> Steps[T]:
             if clock.elapsed_s() + pause > until or error.code == "ERR_SERVER_UNTRUSTED":
                 raise
         yield Sleep(pause)
-        pause = min(pause * 2, LONGEST_LOOK_S)
+        pause = min(pause * 2, _LONGEST_LOOK_S)
 
 
 def document(caller: Caller, path_or_id: str, where: PathPlace) -> Steps[DocumentView]:
@@ -699,33 +690,33 @@ def wait(caller: Caller, id_or_prefix: str, run: int | None, timeout: float | No
     """Wait until the given run of a job has ended, or without ``run`` the whole job."""
     until = None if timeout is None else clock.elapsed_s() + timeout
     stream: EventFeed | None = None
-    streaming, pause = True, FIRST_LOOK_S
+    streaming, pause = True, _FIRST_LOOK_S
     while True:
-        view = yield from patiently(caller, lambda: caller.call(calls.job(id_or_prefix)))
+        view = yield from _patiently(caller, lambda: caller.call(calls.job(id_or_prefix)))
         job = view.details.job
         if job.ended or (run is not None and job.run > run):
             return job
-        left = LOOK_ANYWAY_S if until is None else until - clock.elapsed_s()
+        left = _LOOK_ANYWAY_S if until is None else until - clock.elapsed_s()
         if left <= 0:
             raise TimeoutError(f"job {job.queue_id} was still {job.status} after {timeout:g} seconds")
         if streaming:
             stream = stream or EventFeed(caller, job.queue_id)
-            streaming = yield from _changed(stream, min(left, LOOK_ANYWAY_S), each=run is not None)
+            streaming = yield from _changed(stream, min(left, _LOOK_ANYWAY_S), each=run is not None)
         else:
             yield Sleep(min(left, pause))
-            pause = min(pause * 1.5, LONGEST_LOOK_S)
+            pause = min(pause * 1.5, _LONGEST_LOOK_S)
 
 
 def _changed(stream: EventFeed, timeout_s: float, *, each: bool) -> Steps[bool]:
     """Wait for an event after which a job has to be looked at; False: there is no such stream."""
-    deadline = Deadline(timeout_s)
+    deadline = _Deadline(timeout_s)
     try:
         while True:
             event = yield from stream.step(deadline.left_s)
             if event is None or event.name in ("end", "reset"):
                 return event is not None and event.name != "end"
             status = event.data.get("status") if isinstance(event.data, dict) else None
-            if each or status in ENDED:
+            if each or status in _ENDED:
                 return True
     except (ServerTimeout, TimeoutError):
         return True

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from penstock.client.calls import ApiCall, _get, _id, _json, _post, _same, _submission, _target
 from penstock.service.options import (
     FailedJobs,
@@ -50,7 +52,8 @@ def note(note_id: str, tenant_id: str | None) -> ApiCall[NoteView]:
 def replace_note(note_id: str, text: str, changes: NoteChanges) -> ApiCall[Receipt]:
     """Queue a new text of a note."""
     refuse_unknown("replace_note", changes, NoteChanges)
-    return _submission(f"/notes/{_id(note_id)}", {"content": text, **changes})._replace(method="PUT")
+    call = _submission(f"/notes/{_id(note_id)}", {"content": text, **changes})
+    return msgspec.structs.replace(call, method="PUT")
 
 
 def remove_note(note_id: str, tenant_id: str | None) -> ApiCall[Receipt]:
@@ -125,4 +128,5 @@ def retry_failed(filters: FailedJobs) -> ApiCall[RetryAnswer]:
     from penstock.service.requests import RetryAnswer
 
     refuse_unknown("retry_failed", filters, FailedJobs)
-    return _post("/queue/retry-failed", RetryAnswer, filters, changes=True)._replace(patience="index")
+    call = _post("/queue/retry-failed", RetryAnswer, filters, changes=True)
+    return msgspec.structs.replace(call, patience="index")

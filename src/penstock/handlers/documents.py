@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.catalog.protocol import Catalog
 from penstock.handlers.context import BatchHandler, Context, Handler, NotHandledHere, Registry
-from penstock.handlers.files import NO_ORIGINS, Origins, origins_with
 from penstock.handlers.folders import Folders
 from penstock.handlers.reindex import OUTDATED
 from penstock.handlers.source_files import NO_FILES, SourceFiles
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.handlers.moves import Moves
     from penstock.handlers.notes import Notes
     from penstock.handlers.removal import OpenQueue
+    from penstock.handlers.source_files import FetchedFiles
     from penstock.pipeline.vectors.protocol import VectorCopies
 
 BATCH = 100
@@ -48,7 +48,6 @@ def register(
     other workers.
     """
     fetched = kept_files.fetched
-    origins = NO_ORIGINS if fetched is None else origins_with(fetched)
     folders = Folders(catalog, pipeline, state_dirs, checkpoint_interval)
 
     def libraries() -> LibraryJobs:
@@ -64,7 +63,7 @@ def register(
         return libraries().crawl(context) if page else folders.ingest(context)
 
     moved = partial(_loaded_moves, catalog, open_copies, open_queue, kept_files)
-    handlers = _handlers_of_contents(catalog, pipeline, origins) | _handlers_of_moves(moved)
+    handlers = _handlers_of_contents(catalog, pipeline, fetched) | _handlers_of_moves(moved)
     handlers["library", "ingest"] = (lambda context: libraries().ingest(context), 0)
     handlers["library", "update"] = (lambda context: libraries().update(context), 0)
     handlers["library", "delete"] = (lambda context: libraries().delete(context), 0)
@@ -81,14 +80,14 @@ def register(
 # Loaded with the first job: a command that finds a folder unchanged needs none of these.
 
 
-def _handlers_of_contents(catalog: Catalog, pipeline: Pipeline, origins: Origins) -> Handlers:
+def _handlers_of_contents(catalog: Catalog, pipeline: Pipeline, fetched: FetchedFiles | None) -> Handlers:
     """Handlers of files and notes."""
 
     @functools.cache
     def files() -> Files:
-        from penstock.handlers.files import Files
+        from penstock.handlers.files import NO_ORIGINS, Files, origins_with
 
-        return Files(catalog, pipeline, origins)
+        return Files(catalog, pipeline, NO_ORIGINS if fetched is None else origins_with(fetched))
 
     @functools.cache
     def notes() -> Notes:

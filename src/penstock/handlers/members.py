@@ -23,18 +23,17 @@ from penstock.errors import (
     UnreadableDocument,
     UnsupportedType,
 )
-from penstock.pipeline.chunk.text import ChunkSizes
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.charset import SNIFFED
 from penstock.pipeline.extract.member_names import MemberNames
 from penstock.pipeline.extract.protocol import Attachment, Content, ExtractLimits
-from penstock.pipeline.pipeline import Pipeline
 from penstock.pipeline.walk.no_links import BehindLink, open_file
 from penstock.queue.payloads import is_off_disk
 
 if TYPE_CHECKING:
     from penstock.catalog.protocol import CatalogSnapshot
     from penstock.catalog.values import Place, PublishedPath
+    from penstock.pipeline.pipeline import Pipeline
 
 
 MAX_DEPTH = 4
@@ -60,9 +59,6 @@ _CONTAINERS = frozenset(["mail", "mailbox", "outlook", "archive", "pdf"])
 
 def may_hold_members(name: str) -> bool:
     """Check whether a file of this name may be a container: a mail, an archive or a PDF."""
-    # Late: commands that explain a path need it for few of them.
-    from penstock.pipeline.extract import file_types
-
     if file_types.is_compressed_name(name):
         name = file_types.uncompressed_name(name)
     file_type = file_types.by_name(name)
@@ -333,6 +329,9 @@ class Container:
         """Read the batch from this number on; empty after the last."""
         if not self._archive and first > 1:
             return ()
+        # Imported here: service.why loads this module for the paths of members.
+        from penstock.pipeline.chunk.text import ChunkSizes
+
         pages = range(first, _ALL) if self._archive else range(1, 2)
         batch = safely_named(self._pipeline.draft(self._content, ChunkSizes(), pages=pages).attachments)
         self._batch = {member.name: member for member in batch}

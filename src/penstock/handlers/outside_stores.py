@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,17 +15,19 @@ from penstock.catalog.graph import Extraction, TextGraph
 from penstock.catalog.parts import FillProgress, OutsideStore, OutsideStores, StoredText, StoreFill
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Task, TaskOutcome, TaskStatus
-from penstock.config import Settings
+from penstock.config import NO_STORE, Settings
 from penstock.errors import ServiceUnavailable
-from penstock.graph_stores.protocol import SERVICE, CopiedText, GraphCopy
 from penstock.handlers.context import postponed
-from penstock.pipeline.endpoint import ServiceGuard
 from penstock.store_url import StoreUrl
 from penstock.vector_stores.protocol import AT_ONCE, Point, VectorStore, collection_name, prefix_of
 from penstock.vector_stores.protocol import (
     SERVICE as VECTOR_STORE,
 )
 from penstock.vocabulary import how_many
+
+if TYPE_CHECKING:
+    from penstock.graph_stores.protocol import CopiedText, GraphCopy
+    from penstock.pipeline.endpoint import ServiceGuard
 
 LEASE = timedelta(seconds=60)
 """Time without a batch after which another worker goes on. Both writing the same batch does no harm."""
@@ -192,6 +195,8 @@ class GraphCopies:
     @contextmanager
     def _called(self) -> Iterator[None]:
         """Guard a call to the store by the circuit breaker: refused while open, counted otherwise."""
+        from penstock.graph_stores.protocol import SERVICE
+
         guard = self._guard
         try:
             with guard.calling(SERVICE) if guard is not None else nullcontext():
@@ -336,6 +341,7 @@ class GraphCopies:
 def _after_writing(
     task: Task, outcome: TaskOutcome, down: dict[str, ServiceUnavailable], address: str
 ) -> TaskOutcome:
+
     if outcome.status is not TaskStatus.COMPLETED or outcome.graph is None:
         return outcome
     error = down.get(task.source.place.tenant_id)
@@ -346,7 +352,6 @@ def _equal(text: TextGraph, copied: CopiedText) -> bool:
     return frozenset(text.entities) == copied.entities and frozenset(text.relations) == copied.relations
 
 
-_NO_STORE = "default"
 MOST_PENDING = 1_000_000
 LATER = timedelta(days=1)
 """Removals due within this time are left to a worker."""
@@ -373,7 +378,7 @@ def store_progress(outside: OutsideStores, settings: Settings) -> list[StoreProg
     named = {OutsideStore.VECTOR: settings.vector_store, OutsideStore.GRAPH: settings.graph_store}
     found = {kind: outside.fill_progress(kind) for kind in OutsideStore}
     for kind, url in named.items():
-        if url != _NO_STORE and found[kind] is None:
+        if url != NO_STORE and found[kind] is None:
             found[kind] = FillProgress(StoreUrl(url).masked, filled=False, copied=0, percent=0)
     return [
         StoreProgress(kind=kind, **msgspec.structs.asdict(one))

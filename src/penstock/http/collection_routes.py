@@ -17,8 +17,8 @@ from penstock.service.collections import CollectionRecord
 router = APIRouter(prefix="/collections", tags=["collections"])
 
 # A name may hold a slash.
-CollectionName = Annotated[str, Path(description="Name of a collection.", min_length=1, max_length=255)]
-EXAMPLE = {
+_CollectionName = Annotated[str, Path(description="Name of a collection.", min_length=1, max_length=255)]
+_EXAMPLE = {
     "tenant_id": "default",
     "collection": "handbook",
     "documents": 3,
@@ -53,11 +53,11 @@ def collections(sender: Reader, query: Annotated[TenantQuery, Query()]) -> Respo
 @router.get(
     "/{name:path}",
     operation_id="collections_get",
-    responses=described(CollectionRecord, refused=(404,), example=EXAMPLE),
+    responses=described(CollectionRecord, refused=(404,), example=_EXAMPLE),
     summary="Show a collection",
 )
 @reads
-def collection(sender: Reader, name: CollectionName, query: Annotated[TenantQuery, Query()]) -> Response:
+def collection(sender: Reader, name: _CollectionName, query: Annotated[TenantQuery, Query()]) -> Response:
     """Show a collection of one tenant, with the number of its open jobs."""
     return respond(sender.shared.collections.show(name, tenant_id=sender.tenant(query.tenant_id)))
 
@@ -70,7 +70,7 @@ def collection(sender: Reader, name: CollectionName, query: Annotated[TenantQuer
     summary="Clear a collection",
 )
 @writes
-def clear(sender: Writer, name: CollectionName, query: Annotated[TenantQuery, Query()]) -> Response:
+def clear(sender: Writer, name: _CollectionName, query: Annotated[TenantQuery, Query()]) -> Response:
     """Queue the removal of all documents of a collection, in every branch. Files stay.
 
     What was asked for before is not indexed any more, also if its job runs later.

@@ -23,27 +23,27 @@ from penstock import clock
 from penstock.errors import InvalidRequest, PenstockError, RequestHeadTooLarge, RequestTooSlow, ServerBusy
 from penstock.http.problems import problem_response
 
-# The machine that a request comes from, also behind a reverse proxy.
-#
-# Everything that a proxy passes on comes from its one address. A part for each machine would then be one
-# part for all people behind the proxy, so the address of a proxy has none: the proxy says who the sender is,
-# in ``X-Forwarded-For``. Only the last entry is the proxy's own, so that a sender cannot choose another
-# address.
-
-
-Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+_Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-FORWARDED = b"x-forwarded-for"
-SITE = 64
+_FORWARDED = b"x-forwarded-for"
+_SITE = 64
 """Bits of an IPv6 address that belong to a site: one machine may use all addresses below them."""
 
 
 class Peers:
-    """Names of machines. ``proxies``: addresses and networks of proxies, besides this machine itself."""
+    """Names of the machines that requests come from, also behind a reverse proxy.
+
+    Everything that a proxy passes on comes from its one address. A part for each machine would then be one
+    part for all people behind the proxy, so the address of a proxy has none: the proxy says who the sender
+    is, in ``X-Forwarded-For``. Only the last entry is the proxy's own, so that a sender cannot choose
+    another address. ``proxies``: addresses and networks of proxies, besides this machine itself.
+    """
 
     def __init__(self, proxies: Iterable[str] = ()) -> None:
-        self._proxies: tuple[Network, ...] = tuple(ipaddress.ip_network(one, strict=False) for one in proxies)
+        self._proxies: tuple[_Network, ...] = tuple(
+            ipaddress.ip_network(one, strict=False) for one in proxies
+        )
 
     def of_connection(self, client: Sequence[Any] | None) -> str | None:
         """The machine at the other end of a connection; None for this machine, and for a proxy."""
@@ -54,7 +54,7 @@ class Peers:
         """The machine that sent a request; None for this machine, and if a proxy names no other one."""
         if (direct := self.of_connection(client)) is not None:
             return direct
-        given = b",".join(value for name, value in headers if name == FORWARDED).decode("latin-1")
+        given = b",".join(value for name, value in headers if name == _FORWARDED).decode("latin-1")
         for part in reversed(given.split(",")):
             address = _address(part.strip())
             if address is None:
@@ -79,7 +79,7 @@ def _address(text: str) -> Address | None:
 
 def _named(address: Address) -> str:
     if isinstance(address, ipaddress.IPv6Address):
-        return str(ipaddress.ip_network((address, SITE), strict=False))
+        return str(ipaddress.ip_network((address, _SITE), strict=False))
     return str(address)
 
 
@@ -95,7 +95,7 @@ UNKNOWN_OF_PEER = 128
 a program some dozens."""
 PROVE = "penstock.prove"
 """Key of the scope of a request, with the function to call once its sender is known."""
-TOLD_EVERY_S = 10.0
+_TOLD_EVERY_S = 10.0
 """Time between two equal warnings about what somebody without a key has sent."""
 
 
@@ -114,7 +114,7 @@ class WarnedBefore(logging.Filter):
         if record.levelno != logging.WARNING:
             return True
         now, kind = clock.elapsed_s(), str(record.msg)
-        if now - self._told_at.get(kind, -TOLD_EVERY_S) < TOLD_EVERY_S:
+        if now - self._told_at.get(kind, -_TOLD_EVERY_S) < _TOLD_EVERY_S:
             return False
         self._told_at[kind] = now
         return True
@@ -339,16 +339,11 @@ def _answer(error: PenstockError, status: int) -> bytes:
     return STATUS_LINE[status] + head + b"\r\n" + bytes(answer.body)
 
 
-# Connections with TLS, which are counted from their begin.
-#
-# A server of asyncio tells of a connection only after the handshake: senders without one could take all open
-# files.
-
-
 class TlsConnection(SSLProtocol):
     """TLS below a connection. During the handshake it is counted, and gives way, like one without a request.
 
-    ``named``: the arguments of uvicorn.
+    A server of asyncio tells of a connection only after the handshake: senders without one could take all
+    open files. ``named``: the arguments of uvicorn.
     """
 
     def __init__(self, *, context: ssl.SSLContext, open_connections: OpenConnections, **named: Any) -> None:

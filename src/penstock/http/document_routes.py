@@ -29,7 +29,7 @@ from penstock.service.job_views import SubmitRecord, document_view, page_states
 
 router = APIRouter(tags=["documents"])
 
-SourceId = Annotated[str, Path(description="Id of a document.", max_length=512)]
+_SourceId = Annotated[str, Path(description="Id of a document.", max_length=512)]
 
 
 @router.get(
@@ -67,7 +67,7 @@ def documents(sender: Reader, query: Annotated[DocumentsQuery, Query()]) -> Resp
     summary="Show a document",
 )
 @reads
-def document(sender: Reader, source_id: SourceId, query: Annotated[TreeQuery, Query()]) -> Response:
+def document(sender: Reader, source_id: _SourceId, query: Annotated[TreeQuery, Query()]) -> Response:
     """Show a document with its versions, the progress of each phase, and its pages."""
     records = sender.shared.document_records
     own = records.own(source_id, sender.principal.tenants)
@@ -83,7 +83,7 @@ def document(sender: Reader, source_id: SourceId, query: Annotated[TreeQuery, Qu
     summary="Show all pages of a document in short",
 )
 @reads
-def tree(sender: Reader, source_id: SourceId, query: Annotated[RangeQuery, Query()]) -> Response:
+def tree(sender: Reader, source_id: _SourceId, query: Annotated[RangeQuery, Query()]) -> Response:
     """Show the status of all pages as one letter each, and the chunks of some pages."""
     records = sender.shared.document_records
     own = records.own(source_id, sender.principal.tenants)
@@ -101,7 +101,7 @@ def tree(sender: Reader, source_id: SourceId, query: Annotated[RangeQuery, Query
     summary="Remove a document",
 )
 @writes
-def remove(sender: Writer, source_id: SourceId) -> Response:
+def remove(sender: Writer, source_id: _SourceId) -> Response:
     """Queue the removal of a document from the index. Its file stays."""
     shared = sender.shared
     own = shared.document_records.own(source_id, sender.principal.tenants)

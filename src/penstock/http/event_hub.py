@@ -17,31 +17,30 @@ import msgspec
 
 from penstock import clock
 from penstock.errors import PenstockError, ServerStopping, TooManyListeners
-from penstock.named_tuple import NamedTuple
 from penstock.service.job_views import JobRecord
 from penstock.service.live_changes import Change, Changes, LiveChanges
 from penstock.service.server import StatusReader
 from penstock.service.shares import NOBODY, Shares, Taker
 
-View: TypeAlias = tuple[str | None, ...]
+_View: TypeAlias = tuple[str | None, ...]
 """Tenants whose events a listener sees; (None,) is all."""
-LOOK_EVERY_S, LONGEST_PERIOD_S, SOONEST_S = 0.5, 5.0, 0.1
+_LOOK_EVERY_S, _LONGEST_PERIOD_S, _SOONEST_S = 0.5, 5.0, 0.1
 """Time between two looks; the last one for new listeners, of which many may come at the same time."""
-SHARE, WRITE_S = 25, 40e-6
+_SHARE, _WRITE_S = 25, 40e-6
 """A look and its writes, of about 40 microseconds each, use at most a 25th of the time."""
-KEEP_ALIVE_S = 15.0
-KEEP_ALIVE = b": keep-alive\n\n"
-CHECK_KEYS_S = 5.0
-LINGER_S = 30.0
+_KEEP_ALIVE_S = 15.0
+_KEEP_ALIVE = b": keep-alive\n\n"
+_CHECK_KEYS_S = 5.0
+_LINGER_S = 30.0
 """Time without listeners after which the thread stops to look: a page that reloads continues."""
-RESET_EVERY_S = 5.0
-KEPT_EVENTS = 2_000
+_RESET_EVERY_S = 5.0
+_KEPT_EVENTS = 2_000
 BUFFER_LIMIT = 256 * 1024
 """Bytes that a listener may leave unread; then it is dropped."""
-MOST_LISTENERS = 1_500
+_MOST_LISTENERS = 1_500
 LISTENERS_PER_KEY = 300
 """A fifth: a team that shares one key has a stream for each open page, and its programs one for each wait."""
-LISTENERS_PER_PEER = 750
+_LISTENERS_PER_PEER = 750
 """Half, for people who share one address and are not behind a known proxy."""
 
 log = logging.getLogger("penstock.http")
@@ -59,7 +58,7 @@ class Listener:
 
     def __init__(
         self,
-        view: View,
+        view: _View,
         valid: Callable[[], bool],
         *,
         last_id: int | None = None,
@@ -105,13 +104,13 @@ class Listener:
         return parts
 
 
-class _Look(NamedTuple):
+class _Look(msgspec.Struct, frozen=True):
     """One read for the event loop: encoded events, and the figures of each view."""
 
     events: list[tuple[str, str, bytes]]
     """Kind, tenant and data."""
     running: list[tuple[str, str, bytes]]
-    figures: dict[View, dict[str, tuple[str, bytes]]]
+    figures: dict[_View, dict[str, tuple[str, bytes]]]
     """By view and key: kind and data of lanes and failures."""
     watched: dict[str, JobRecord | None]
     complete: bool
@@ -132,16 +131,16 @@ class EventHub:
         self._listeners: set[Listener] = set()
         self._shares = Shares(
             TooManyListeners,
-            total=MOST_LISTENERS,
+            total=_MOST_LISTENERS,
             per_key=LISTENERS_PER_KEY,
-            per_peer=LISTENERS_PER_PEER,
+            per_peer=_LISTENERS_PER_PEER,
         )
-        self._kept: deque[tuple[int, str, bytes]] = deque(maxlen=KEPT_EVENTS)
+        self._kept: deque[tuple[int, str, bytes]] = deque(maxlen=_KEPT_EVENTS)
         """Number, tenant and text of the last events of jobs and documents."""
         self._number = self._floor = _new_number(0)
         """The number of the last event, and the one before the oldest kept event."""
-        self._figures: dict[View, dict[str, tuple[str, bytes]]] = {}
-        self._quiet_since: dict[View | str, float] = {}
+        self._figures: dict[_View, dict[str, tuple[str, bytes]]] = {}
+        self._quiet_since: dict[_View | str, float] = {}
         self._reset_at = 0.0
         self._failed = False
 
@@ -174,7 +173,7 @@ class EventHub:
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._end_all)
         if self._thread is not None:
-            self._thread.join(LONGEST_PERIOD_S)
+            self._thread.join(_LONGEST_PERIOD_S)
 
     def _end_all(self) -> None:
         for listener in tuple(self._listeners):
@@ -185,15 +184,15 @@ class EventHub:
         numbered = [self._keep(*event) for event in look.events]
         reset = b""
         if not look.complete and now >= self._reset_at:
-            self._reset_at = now + RESET_EVERY_S
+            self._reset_at = now + _RESET_EVERY_S
             reset = self._text("reset", b"{}")
-        parts: dict[View, bytes] = {}
+        parts: dict[_View, bytes] = {}
         for view, figures in look.figures.items():
             known = self._figures.get(view, {})
             changed = [self._text(*figure) for key, figure in figures.items() if known.get(key) != figure]
             parts[view] = b"".join([*_seen_by(view, numbered), *changed, reset])
         self._figures = look.figures
-        states: dict[View, bytes] = {}
+        states: dict[_View, bytes] = {}
         for listener in tuple(self._listeners):
             if listener.job_id is not None:
                 self._push_job(listener, look.watched, now)
@@ -201,22 +200,22 @@ class EventHub:
                 self._push_state(listener, look, states)
             elif listener.view in parts:
                 self._push(listener, parts[listener.view], now)
-        live: set[View | str] = {one.job_id or one.view for one in self._listeners}
+        live: set[_View | str] = {one.job_id or one.view for one in self._listeners}
         self._quiet_since = {key: at for key, at in self._quiet_since.items() if key in live}
 
     def _push(self, listener: Listener, part: bytes, now: float) -> None:
         """Send a part, or a comment after a while without any."""
-        key: View | str = listener.job_id or listener.view
+        key: _View | str = listener.job_id or listener.view
         if part:
             self._quiet_since[key] = now
             listener.push(part)
-        elif now - self._quiet_since.setdefault(key, now) >= KEEP_ALIVE_S:
+        elif now - self._quiet_since.setdefault(key, now) >= _KEEP_ALIVE_S:
             # Written to all listeners of the view in this look; the next look starts to count again.
             assert self._loop is not None
             self._loop.call_soon(self._quiet_since.__setitem__, key, now)
-            listener.push(KEEP_ALIVE)
+            listener.push(_KEEP_ALIVE)
 
-    def _push_state(self, listener: Listener, look: _Look, states: dict[View, bytes]) -> None:
+    def _push_state(self, listener: Listener, look: _Look, states: dict[_View, bytes]) -> None:
         """Begin a stream: events after the listener's last one, or a reset; then the current state."""
         view = listener.view
         if view not in look.figures:
@@ -252,7 +251,7 @@ class EventHub:
             listener.end()
 
     def _keep(self, kind: str, tenant_id: str, data: bytes) -> tuple[int, str, bytes]:
-        if len(self._kept) == KEPT_EVENTS:
+        if len(self._kept) == _KEPT_EVENTS:
             self._floor = self._kept[0][0]
         text = self._text(kind, data)
         event = (self._number, tenant_id, text)
@@ -267,28 +266,28 @@ class EventHub:
 
     def _run(self) -> None:
         looked_at, used_at, checked_at = 0.0, clock.elapsed_s(), clock.elapsed_s()
-        period = LOOK_EVERY_S
+        period = _LOOK_EVERY_S
         while not self._stopped:
             now = clock.elapsed_s()
             with self._lock:
                 listeners = tuple(self._listeners)
                 if listeners:
                     used_at = now
-                elif now - used_at > LINGER_S:
+                elif now - used_at > _LINGER_S:
                     # No listeners: events from now on are not kept.
                     self._thread = None
                     self._kept.clear()
                     self._floor = self._number
                     return
-            if now - checked_at > CHECK_KEYS_S:
+            if now - checked_at > _CHECK_KEYS_S:
                 checked_at = now
                 self._end_invalid(listeners)
             fresh = any(one.fresh for one in listeners)
-            if now - looked_at >= (SOONEST_S if fresh else period):
+            if now - looked_at >= (_SOONEST_S if fresh else period):
                 self._look(listeners)
                 looked_at = clock.elapsed_s()
-                cost = looked_at - now + WRITE_S * len(listeners)
-                period = min(max(LOOK_EVERY_S, SHARE * cost), LONGEST_PERIOD_S)
+                cost = looked_at - now + _WRITE_S * len(listeners)
+                period = min(max(_LOOK_EVERY_S, _SHARE * cost), _LONGEST_PERIOD_S)
             try:
                 self._pause(period)
             except PenstockError as error:
@@ -300,9 +299,9 @@ class EventHub:
     def _pause(self, period: float) -> None:
         """Wait for the next look: for a new job while nothing runs, else for the period."""
         if any(one.fresh for one in tuple(self._listeners)):
-            threading.Event().wait(SOONEST_S)
+            threading.Event().wait(_SOONEST_S)
         elif self._changes.idle and not self._stopped:
-            self._wait_for_jobs(LOOK_EVERY_S / 2)
+            self._wait_for_jobs(_LOOK_EVERY_S / 2)
         else:
             self._wake.wait(period)
             self._wake.clear()
@@ -339,7 +338,7 @@ class EventHub:
         unread = fresh - found.watched.keys()
         return found.watched | {job_id: self._changes.job(job_id) for job_id in unread}
 
-    def _read_figures(self, view: View) -> dict[str, tuple[str, bytes]]:
+    def _read_figures(self, view: _View) -> dict[str, tuple[str, bytes]]:
         figures = {f"lane {lane.lane}": ("lane", _encoder.encode(lane)) for lane in self._status.lanes(view)}
         return figures | {"failures": ("failures", _encoder.encode(Failures(self._status.failed(view))))}
 
@@ -354,7 +353,7 @@ def _encoded(changes: Iterable[Change]) -> list[tuple[str, str, bytes]]:
     return [(change.kind, change.tenant_id, _encoder.encode(change.data)) for change in changes]
 
 
-def _seen_by(view: View, events: Iterable[tuple[int, str, bytes]]) -> list[bytes]:
+def _seen_by(view: _View, events: Iterable[tuple[int, str, bytes]]) -> list[bytes]:
     return [text for _, tenant_id, text in events if None in view or tenant_id in view]
 
 

@@ -16,18 +16,18 @@ from penstock.http.request_context import Reader, reads
 
 router = APIRouter(tags=["events"])
 
-SEND_S = 30.0
+_SEND_S = 30.0
 """Time for a listener to take what is sent; then it is dropped."""
-HEADERS = {"Cache-Control": "no-cache, no-store", "X-Accel-Buffering": "no"}
-EXAMPLE = 'id: 1794902400000\nevent: failures\ndata: {"total":3}\n\n'
-STREAM: dict[int | str, dict[str, Any]] = {
+_HEADERS = {"Cache-Control": "no-cache, no-store", "X-Accel-Buffering": "no"}
+_EXAMPLE = 'id: 1794902400000\nevent: failures\ndata: {"total":3}\n\n'
+_STREAM: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Events until the end of the job, or of the connection.",
-        "content": {"text/event-stream": {"schema": {"type": "string"}, "example": EXAMPLE}},
+        "content": {"text/event-stream": {"schema": {"type": "string"}, "example": _EXAMPLE}},
     },
     **{status: problem(status) for status in EVERYWHERE},
 }
-LastEventId = Annotated[
+_LastEventId = Annotated[
     str | None,
     Header(description="Number of the last event received; other text is ignored.", max_length=64),
 ]
@@ -39,7 +39,7 @@ class EventStream(Response):
     media_type = "text/event-stream"
 
     def __init__(self, hub: EventHub, listener: Listener) -> None:
-        super().__init__(headers=HEADERS)
+        super().__init__(headers=_HEADERS)
         del self.headers["content-length"]
         self._hub = hub
         self._listener = listener
@@ -54,7 +54,7 @@ class EventStream(Response):
             # Sent at once, so that a browser knows that the stream is open.
             part: bytes | None = b"retry: 2000\n\n"
             while part is not None:
-                async with asyncio.timeout(SEND_S):
+                async with asyncio.timeout(_SEND_S):
                     await send({"type": "http.response.body", "body": part, "more_body": True})
                 part = await self._listener.next()
             await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -74,11 +74,11 @@ class EventStream(Response):
 @router.get(
     "/events",
     operation_id="events_follow",
-    responses=STREAM,
+    responses=_STREAM,
     response_class=Response,
     summary="Follow jobs, lanes and documents",
 )
-async def events(request: Request, sender: Reader, last_event_id: LastEventId = None) -> Response:
+async def events(request: Request, sender: Reader, last_event_id: _LastEventId = None) -> Response:
     """Send the current state, then what changes. After a `reset` event, read everything again."""
     last = int(last_event_id) if last_event_id and last_event_id.isdecimal() else None
     view, valid = sender.principal.tenants_for(None), request.scope["penstock.valid"]
@@ -88,7 +88,7 @@ async def events(request: Request, sender: Reader, last_event_id: LastEventId = 
 @router.get(
     "/index/jobs/{job_id}/events",
     operation_id="jobs_follow",
-    responses=STREAM | {404: problem(404)},
+    responses=_STREAM | {404: problem(404)},
     response_class=Response,
     summary="Follow a job",
 )

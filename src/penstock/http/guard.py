@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 from fastapi import APIRouter
-from fastapi import Request as SessionRoutesRequest
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
@@ -40,33 +39,32 @@ from penstock.http.problems import described, problem, problem_response, respond
 from penstock.http.request_bodies import SessionBody
 from penstock.http.request_context import Reader, signs
 from penstock.http.uploads import is_upload
-from penstock.named_tuple import NamedTuple
 from penstock.queue.payloads import EVERY
 from penstock.service.access import LOCAL, KeyScope, Principal
 from penstock.service.keys import LIFETIME, Keys, Sessions
 from penstock.service.shares import RateLimit, RefusedKeys, Shares, Taker
 
-OPEN_TO_ALL = frozenset([("GET", "/health"), ("POST", "/session"), ("DELETE", "/session")])
+_OPEN_TO_ALL = frozenset([("GET", "/health"), ("POST", "/session"), ("DELETE", "/session")])
 """Routes that need no key, besides the files of the dashboard."""
-COOKIE = "penstock_session"
-STREAMED = frozenset([("POST", "/files"), ("POST", "/library")])
+_COOKIE = "penstock_session"
+_STREAMED = frozenset([("POST", "/files"), ("POST", "/library")])
 """Routes that read the body of an upload themselves, with limits of their own."""
 REQUESTS_PER_KEY = 200
 """Requests of one key that are answered at the same time: bodies that arrive slowly hold connections, and a
 burst fills the thread pools. Streams of events have a limit of their own, from their begin on."""
-STREAM = "/events"
+_STREAM = "/events"
 """End of the paths of streams."""
-TAKER = "penstock.taker"
+_TAKER = "penstock.taker"
 """Key of the scope of a request, with whom to count it for; see ``Taker``."""
-OPEN_BODY_BYTES = 16 * 1024
+_OPEN_BODY_BYTES = 16 * 1024
 """Size of the body of a request that needs no key: who may send it is unknown, and so is how many do."""
 BODY_TIME_S = 30.0
 """Time for a body to arrive."""
-DISCARDED = 16 * 1024 * 1024
+_DISCARDED = 16 * 1024 * 1024
 """Bytes above the limit that are read all the same: a sender may look for the answer only after sending."""
 log = logging.getLogger("penstock.http")
-LOOPBACK_NAMES = frozenset(["localhost"])
-FORWARDING = frozenset(
+_LOOPBACK_NAMES = frozenset(["localhost"])
+_FORWARDING = frozenset(
     [
         b"forwarded",
         b"forwarded-for",
@@ -99,14 +97,14 @@ FORWARDING = frozenset(
         b"x-nf-client-connection-ip",
     ]
 )
-FORWARDING_STARTS = (b"x-forwarded", b"x-original-", b"x-azure-", b"tailscale-")
+_FORWARDING_STARTS = (b"x-forwarded", b"x-original-", b"x-azure-", b"tailscale-")
 """Headers that proxies add: such a request comes from another machine, whatever its address is."""
-ENCRYPTED = ("x-forwarded-proto", "x-forwarded-scheme", "x-url-scheme", "x-forwarded-ssl", "front-end-https")
+_ENCRYPTED = ("x-forwarded-proto", "x-forwarded-scheme", "x-url-scheme", "x-forwarded-ssl", "front-end-https")
 """Headers with which proxies say that the browser uses TLS."""
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(?::(?P<port>\d{1,5}))?")
 
 
-class GuardOptions(NamedTuple):
+class GuardOptions(msgspec.Struct, frozen=True):
     """Options of a guard. ``hosts``: names besides ``localhost`` and IP addresses.
 
     ``requires_keys`` False: nobody needs a key. ``is_open``: a request needs none as long as no key was ever
@@ -162,12 +160,12 @@ class Guard:
             scope = {**scope, "path": _without_slash(scope)}
             principal = scope["penstock.principal"] = self._principal(scope, headers)
             scope["penstock.valid"] = lambda: self._is_still(principal, scope, headers)
-            taker = scope[TAKER] = self._taker(scope, principal)
+            taker = scope[_TAKER] = self._taker(scope, principal)
             self._requests.take(taker)
         except PenstockError as error:
             await problem_response(error, headers={"Connection": "close"})(scope, receive, send)
             return
-        if scope["path"].endswith(STREAM):
+        if scope["path"].endswith(_STREAM):
             await self._follow(scope, headers, receive, send)
             return
         try:
@@ -178,7 +176,7 @@ class Guard:
     async def _follow(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
         """Answer a request for a stream, which counts as a request until it begins: then it counts itself."""
         with ExitStack() as counted:
-            counted.callback(self._requests.give_back, scope[TAKER])
+            counted.callback(self._requests.give_back, scope[_TAKER])
 
             async def begin(message: Message) -> None:
                 if message["type"] == "http.response.start" and message["status"] == 200:
@@ -190,7 +188,7 @@ class Guard:
     async def _pass_on(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
         try:
             if not _is_streamed(scope, headers):
-                limit = OPEN_BODY_BYTES if self._needs_no_key(scope) else self._options.body_limit
+                limit = _OPEN_BODY_BYTES if self._needs_no_key(scope) else self._options.body_limit
                 receive = _replay(await _body(headers, receive, limit), receive)
         except PenstockError as error:
             await problem_response(error, headers={"Connection": "close"})(scope, receive, send)
@@ -214,7 +212,7 @@ class Guard:
     async def _note_refusal(self, scope: Scope, headers: Headers) -> None:
         """Log a refused key or session without its text, and wait. Without either there is nothing to log."""
         begins = (scope["method"], scope["path"].rstrip("/")) == ("POST", "/session")
-        if not begins and _key(headers) is None and COOKIE not in Request(scope).cookies:
+        if not begins and _key(headers) is None and _COOKIE not in Request(scope).cookies:
             return
         what = "a session" if not begins and _key(headers) is None else "a key"
         direct = (scope.get("client") or ("an unknown address",))[0]
@@ -242,7 +240,7 @@ class Guard:
             raise HostRefused("the request needs one Host header with a name and a port")
         name = match["name"].lower().rstrip(".")
         # DNS rebinding needs a name. An IP address cannot be pointed at another machine, so any is allowed.
-        if name not in LOOPBACK_NAMES and name not in self._options.hosts and not _is_address(name):
+        if name not in _LOOPBACK_NAMES and name not in self._options.hosts and not _is_address(name):
             raise HostRefused(f"this server is not called {name[:80]!r}")
 
     def _refuse_origin(self, method: str, headers: Headers) -> None:
@@ -271,7 +269,7 @@ class Guard:
     def _needs_no_key(self, scope: Scope) -> bool:
         """Tell whether everybody may send the request."""
         method, path = scope["method"], scope["path"]
-        if (method, path) in OPEN_TO_ALL or (method in ("GET", "HEAD") and path in self._options.files):
+        if (method, path) in _OPEN_TO_ALL or (method in ("GET", "HEAD") and path in self._options.files):
             return True
         return self._options.metrics_public and (method, path) == ("GET", "/metrics")
 
@@ -280,7 +278,7 @@ class Guard:
         options = self._options
         if not options.requires_keys:
             return LOCAL
-        if not options.keys.ever_made() and options.is_open and not is_forwarded(scope):
+        if not options.keys.ever_made() and options.is_open and not _is_forwarded(scope):
             return LOCAL
         if key := _key(headers):
             return options.keys.find(key)
@@ -295,7 +293,7 @@ class Guard:
 
     def _session(self, scope: Scope, headers: Headers) -> Principal | None:
         """The owner of the session whose cookie the browser sent."""
-        token = Request(scope).cookies.get(COOKIE) if "cookie" in headers else None
+        token = Request(scope).cookies.get(_COOKIE) if "cookie" in headers else None
         return self._options.sessions.find(token) if token else None
 
 
@@ -304,7 +302,7 @@ async def _body(headers: Headers, receive: Receive, limit: int) -> bytes:
     stated = headers.get("content-length", "0")
     if not stated.isdecimal() or len(stated) > 20:
         raise InvalidRequest("Content-Length: expected a number")
-    if int(stated) > limit + DISCARDED:
+    if int(stated) > limit + _DISCARDED:
         raise RequestTooLarge(f"the body has {int(stated):,} bytes, the limit is {limit:,}")
     if int(stated) == 0 and "transfer-encoding" not in headers:
         return b""
@@ -326,7 +324,7 @@ async def _read(receive: Receive, limit: int) -> bytes:
         if size <= limit:
             parts.append(part)
         ended = not message.get("more_body")
-        if size > limit + (0 if ended else DISCARDED):
+        if size > limit + (0 if ended else _DISCARDED):
             raise RequestTooLarge(f"the body has more than {limit:,} bytes")
         if ended:
             return b"".join(parts)
@@ -366,7 +364,7 @@ def _refuse_large_head(scope: Scope) -> None:
 def _is_streamed(scope: Scope, headers: Headers) -> bool:
     route = (scope["method"], scope["path"])
     # A form of any type is streamed to /files, and refused there by its type.
-    return route in STREAMED and (route[1] == "/files" or is_upload(headers.get("content-type", "")))
+    return route in _STREAMED and (route[1] == "/files" or is_upload(headers.get("content-type", "")))
 
 
 def _without_slash(scope: Scope) -> str:
@@ -396,7 +394,7 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
-def is_forwarded(scope: Scope) -> bool:
+def _is_forwarded(scope: Scope) -> bool:
     """Tell whether a proxy has passed on a request.
 
     nginx adds no header of its own, but speaks HTTP/1.0 unless it is told otherwise, as no program does.
@@ -404,18 +402,18 @@ def is_forwarded(scope: Scope) -> bool:
     if scope.get("http_version") == "1.0":
         return True
     for name, _ in scope["headers"]:  # noqa: SIM110 - for every request, and half the price of any()
-        if name in FORWARDING or name.startswith(FORWARDING_STARTS):
+        if name in _FORWARDING or name.startswith(_FORWARDING_STARTS):
             return True
     return False
 
 
-def is_encrypted(scope: Scope) -> bool:
+def _is_encrypted(scope: Scope) -> bool:
     """Tell whether the browser uses TLS: with this server, with a proxy that says so, or by its own word."""
     if scope["scheme"] == "https":
         return True
     headers = Headers(scope=scope)
     forwarded = [part.strip().lower() for part in headers.get("forwarded", "").split(",")[0].split(";")]
-    named = [headers.get(name, "").split(",")[0].strip().lower() for name in ENCRYPTED]
+    named = [headers.get(name, "").split(",")[0].strip().lower() for name in _ENCRYPTED]
     own_page = headers.get("origin", "").lower().startswith("https://")
     return (
         own_page or bool({"https", "on"} & {*named}) or bool({"proto=https", 'proto="https"'} & {*forwarded})
@@ -435,9 +433,6 @@ def _key(headers: Headers) -> str | None:
     if scheme.lower() == "bearer" and key.strip():
         return key.strip()
     return headers.get("x-api-key")
-
-
-# Routes of the sender: who it is, and a session for a browser.
 
 
 router = APIRouter(tags=["session"])
@@ -490,13 +485,13 @@ async def me(sender: Reader) -> Response:
     summary="Begin a session",
 )
 @signs
-def begin(request: SessionRoutesRequest, body: SessionBody) -> Response:
+def begin(request: Request, body: SessionBody) -> Response:
     """Turn a key into a cookie, for a browser. It counts as the key, until it ends or the key does."""
     token = request.app.state.shared.sessions.begin(body.key)
     answer = Response(status_code=204)
-    secure = is_encrypted(request.scope)
+    secure = _is_encrypted(request.scope)
     age = int(LIFETIME.total_seconds())
-    answer.set_cookie(COOKIE, token, max_age=age, httponly=True, samesite="strict", secure=secure)
+    answer.set_cookie(_COOKIE, token, max_age=age, httponly=True, samesite="strict", secure=secure)
     return answer
 
 
@@ -508,12 +503,12 @@ def begin(request: SessionRoutesRequest, body: SessionBody) -> Response:
     summary="End the session",
 )
 @signs
-def end(request: SessionRoutesRequest) -> Response:
+def end(request: Request) -> Response:
     """End the session of the cookie, if there is one, and remove the cookie."""
-    token = request.cookies.get(COOKIE)
+    token = request.cookies.get(_COOKIE)
     if token:
         request.app.state.shared.sessions.end(token)
     answer = Response(status_code=204)
-    secure = is_encrypted(request.scope)
-    answer.delete_cookie(COOKIE, httponly=True, samesite="strict", secure=secure)
+    secure = _is_encrypted(request.scope)
+    answer.delete_cookie(_COOKIE, httponly=True, samesite="strict", secure=secure)
     return answer

@@ -28,7 +28,7 @@ QUEUED = {
     "run_at": None,
 }
 ACCEPTED = described(SubmitRecord, 202, refused=(404,), example=QUEUED, value=True)
-Force = Annotated[bool, Query(description="Run a duplicate, and index unchanged files again.")]
+_Force = Annotated[bool, Query(description="Run a duplicate, and index unchanged files again.")]
 AllowExternal = Annotated[
     bool, Query(description="Allow a path outside the roots; counts only if the server's settings allow it.")
 ]
@@ -43,7 +43,7 @@ AllowExternal = Annotated[
 )
 @writes
 def index(
-    sender: Writer, body: IndexBody, force: Force = False, allow_external: AllowExternal = False
+    sender: Writer, body: IndexBody, force: _Force = False, allow_external: AllowExternal = False
 ) -> Response:
     """Queue a file or folder. A request that is pending or running already gets the same job.
 
@@ -61,7 +61,7 @@ def index(
 )
 @writes
 def add(
-    sender: Writer, body: IndexBody, force: Force = False, allow_external: AllowExternal = False
+    sender: Writer, body: IndexBody, force: _Force = False, allow_external: AllowExternal = False
 ) -> Response:
     """Queue a file or folder: documents are added and updated, and none is removed."""
     return _index(sender, body, {"force": force, "operation": "add"}, allow_external)

@@ -21,13 +21,10 @@ from penstock.service.job_views import JobDetail, JobOutcome, JobPage
 from penstock.service.jobs import JobFilter
 from penstock.service.requests import CancelAnswer
 
-# Filters of jobs in queries and bodies, and ranges of time and pages.
-
-
-StatusName = Annotated[
+_StatusName = Annotated[
     Name, Field(json_schema_extra={"enum": ["pending", "running", "done", "failed", "cancelled"]})
 ]
-HeldName = Annotated[Name, Field(json_schema_extra={"enum": [str(reason) for reason in Held]})]
+_HeldName = Annotated[Name, Field(json_schema_extra={"enum": [str(reason) for reason in Held]})]
 ItemType = Annotated[Name, Field(json_schema_extra={"enum": list(ITEM_TYPES)})]
 
 
@@ -36,7 +33,7 @@ class JobFilters(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    status: list[StatusName] = Field(
+    status: list[_StatusName] = Field(
         [], max_length=10, description="Only jobs in one of these states; other interfaces' words count, too."
     )
     tenant_id: Name | None = None
@@ -44,7 +41,7 @@ class JobFilters(BaseModel):
     item_type: ItemType | None = None
     error: Name | None = Field(None, description="Only jobs whose last error has this code.")
     reason: Name | None = Field(None, description="Only failed jobs with this reason, children too.")
-    held: HeldName | None = Field(None, description="Only jobs held for this reason.")
+    held: _HeldName | None = Field(None, description="Only jobs held for this reason.")
     parent_id: Name | None = Field(None, description="Only children of this job.")
     q: Name | None = Field(None, description="Only jobs with this text in id, payload or error message.")
     children: bool = Field(False, description="Include the jobs that other jobs expanded into.")
@@ -143,7 +140,7 @@ def parse_duration(text: str) -> timedelta:
 
 router = APIRouter(prefix="/index/jobs", tags=["jobs"])
 
-JobId = Annotated[str, Path(description="Id of a job.", max_length=512)]
+_JobId = Annotated[str, Path(description="Id of a job.", max_length=512)]
 
 
 @router.get("", operation_id="jobs_list", responses=described(JobPage, value=True), summary="List jobs")
@@ -165,12 +162,12 @@ def jobs(sender: Reader, query: Annotated[JobsQuery, Query()]) -> Response:
     return respond(records.page(tenants, offset=query.offset, **filters))
 
 
-CHANGED = {"matched": 12, "changed": 12, "skipped": [], "more": False}
-BULK = described(BulkResult, refused=(409,), example=CHANGED)
+_CHANGED = {"matched": 12, "changed": 12, "skipped": [], "more": False}
+_BULK = described(BulkResult, refused=(409,), example=_CHANGED)
 
 
 @router.post(
-    "/retry", operation_id="jobs_retry_matching", responses=BULK, summary="Retry all jobs of a filter"
+    "/retry", operation_id="jobs_retry_matching", responses=_BULK, summary="Retry all jobs of a filter"
 )
 @writes
 def retry_matching(sender: Writer, body: BulkBody) -> Response:
@@ -179,7 +176,7 @@ def retry_matching(sender: Writer, body: BulkBody) -> Response:
 
 
 @router.post(
-    "/cancel", operation_id="jobs_cancel_matching", responses=BULK, summary="Cancel all jobs of a filter"
+    "/cancel", operation_id="jobs_cancel_matching", responses=_BULK, summary="Cancel all jobs of a filter"
 )
 @writes
 def cancel_matching(sender: Writer, body: BulkBody) -> Response:
@@ -207,7 +204,7 @@ def _act(sender: Writer, act: Act, body: BulkBody) -> Response:
     summary="Show a job",
 )
 @reads
-def job(sender: Reader, job_id: JobId) -> Response:
+def job(sender: Reader, job_id: _JobId) -> Response:
     """Show a job with its progress, its place in the queue, and the reason why it waits."""
     own = sender.job(job_id)
     if sender.wants_values:
@@ -222,13 +219,13 @@ def job(sender: Reader, job_id: JobId) -> Response:
     summary="Show what failed in a job",
 )
 @reads
-def outcome(sender: Reader, job_id: JobId) -> Response:
+def outcome(sender: Reader, job_id: _JobId) -> Response:
     """Show failed files at and below the path of a job, files inside others, and pages read by OCR."""
     own = sender.job(job_id)
     return respond(job_views.job_outcome(sender.shared.documents, own))
 
 
-CANCELLED = {"job_id": "job_0660f5b1a2c3d4e5f60718", "status": "cancelled", "message": "Job cancelled"}
+_CANCELLED = {"job_id": "job_0660f5b1a2c3d4e5f60718", "status": "cancelled", "message": "Job cancelled"}
 
 
 @router.delete(
@@ -237,13 +234,13 @@ CANCELLED = {"job_id": "job_0660f5b1a2c3d4e5f60718", "status": "cancelled", "mes
     responses=described(
         CancelAnswer,
         refused=(404, 409),
-        example=CANCELLED,
+        example=_CANCELLED,
         also={202: "The worker stops it at a checkpoint."},
     ),
     summary="Cancel a job",
 )
 @writes
-def cancel(sender: Writer, job_id: JobId) -> Response:
+def cancel(sender: Writer, job_id: _JobId) -> Response:
     """Cancel a job and its children. A running job ends at its next checkpoint (202)."""
     own = sender.job(job_id)
     answer = sender.shared.jobs.cancel(own.queue_id)
@@ -258,7 +255,7 @@ def cancel(sender: Writer, job_id: JobId) -> Response:
     summary="Retry a job",
 )
 @writes
-def retry(sender: Writer, job_id: JobId) -> Response:
+def retry(sender: Writer, job_id: _JobId) -> Response:
     """Run a failed or cancelled job again, or the failed parts of one that is done."""
     records = sender.shared.job_records
     own = sender.job(job_id)

@@ -16,9 +16,8 @@ from starlette.types import Scope
 
 from penstock.errors import InvalidRequest
 from penstock.http.index_routes import ACCEPTED, AllowExternal, accepted
-from penstock.http.library_bodies import LibraryBody, LibraryUploadFields, Requirement
 from penstock.http.problems import described, respond
-from penstock.http.request_bodies import Name
+from penstock.http.request_bodies import LibraryBody, LibraryUploadFields, Name, Requirement
 from penstock.http.request_context import Reader, Sender, Writer, reads, writes
 from penstock.http.upkeep_routes import TenantQuery
 from penstock.http.uploads import UploadStream, is_upload, received_upload
@@ -28,8 +27,8 @@ from penstock.service.uploads import Upload
 
 router = APIRouter(prefix="/library", tags=["libraries"])
 
-LibraryName = Annotated[str, Path(description="Name of a library.", max_length=255)]
-LibraryVersion = Annotated[str, Path(description="One of its indexed versions.", max_length=255)]
+_LibraryName = Annotated[str, Path(description="Name of a library.", max_length=255)]
+_LibraryVersion = Annotated[str, Path(description="One of its indexed versions.", max_length=255)]
 
 
 class LibraryList(msgspec.Struct, frozen=True):
@@ -103,7 +102,7 @@ router.add_api_route(
 )
 _FILE = {"type": "string", "format": "binary"}
 _FIELDS = LibraryUploadFields.model_json_schema()["properties"]
-UPLOADED = {
+_UPLOADED = {
     "requestBody": {
         "content": {
             "multipart/form-data": {
@@ -124,7 +123,7 @@ UPLOADED = {
     operation_id="libraries_add",
     status_code=202,
     responses=ACCEPTED,
-    openapi_extra=UPLOADED,
+    openapi_extra=_UPLOADED,
     summary="Add a library",
 )
 @writes
@@ -161,8 +160,8 @@ def add(sender: Writer, body: LibraryBody, allow_external: AllowExternal = False
 @writes
 def remove(
     sender: Writer,
-    name: LibraryName,
-    version: LibraryVersion,
+    name: _LibraryName,
+    version: _LibraryVersion,
     query: Annotated[LibraryPlaceQuery, Query()],
 ) -> Response:
     """Queue the removal of one version of a library. Folders and archives stay."""

@@ -17,8 +17,8 @@ from penstock.service.limits import LimitRecord
 
 router = APIRouter(prefix="/limits", tags=["limits"])
 
-LimitKey = Annotated[str, Path(description="Key of a limit.", max_length=KEY_LENGTH)]
-EXAMPLE = {
+_LimitKey = Annotated[str, Path(description="Key of a limit.", max_length=KEY_LENGTH)]
+_EXAMPLE = {
     "key": "embeddings",
     "concurrent": 4,
     "rate": "60/min",
@@ -56,7 +56,7 @@ class LimitBody(RequestBody):
     )
 
 
-SHOWN_ONE = described(LimitRecord, refused=(404,), example=EXAMPLE)
+_SHOWN_ONE = described(LimitRecord, refused=(404,), example=_EXAMPLE)
 
 
 @router.get("", operation_id="limits_list", responses=described(LimitList), summary="List limits")
@@ -67,9 +67,9 @@ def limits(sender: Reader) -> Response:
     return respond(LimitList(sender.shared.limits.list()))
 
 
-@router.get("/{key}", operation_id="limits_get", responses=SHOWN_ONE, summary="Show a limit")
+@router.get("/{key}", operation_id="limits_get", responses=_SHOWN_ONE, summary="Show a limit")
 @reads
-def limit(sender: Reader, key: LimitKey) -> Response:
+def limit(sender: Reader, key: _LimitKey) -> Response:
     """Show the limit of a key. Needs a key without tenants."""
     sender.principal.require_unbound()
     return respond(sender.shared.limits.show(key))
@@ -78,11 +78,11 @@ def limit(sender: Reader, key: LimitKey) -> Response:
 @router.put(
     "/{key}",
     operation_id="limits_set",
-    responses=described(LimitRecord, example=EXAMPLE),
+    responses=described(LimitRecord, example=_EXAMPLE),
     summary="Set a limit",
 )
 @writes
-def put(sender: Writer, key: LimitKey, body: LimitBody) -> Response:
+def put(sender: Writer, key: _LimitKey, body: LimitBody) -> Response:
     """Set the limit of a key, for jobs of all tenants on all hosts. Needs the scope admin."""
     _check(sender)
     made = sender.shared.limits.set(key, concurrent=body.concurrent, rate=body.rate)
@@ -97,7 +97,7 @@ def put(sender: Writer, key: LimitKey, body: LimitBody) -> Response:
     summary="Remove a limit",
 )
 @writes
-def remove(sender: Writer, key: LimitKey) -> Response:
+def remove(sender: Writer, key: _LimitKey) -> Response:
     """Remove a limit; jobs that wait for it can start. Needs the scope admin."""
     _check(sender)
     sender.shared.limits.remove(key)

@@ -17,7 +17,7 @@ from penstock.service.notes import NoteView
 
 router = APIRouter(prefix="/notes", tags=["notes"])
 
-NoteId = Annotated[str, Path(description="Id of a note.", max_length=512)]
+_NoteId = Annotated[str, Path(description="Id of a note.", max_length=512)]
 
 
 class NotePage(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +50,7 @@ def notes(sender: Reader, query: Annotated[NotesQuery, Query()]) -> Response:
     summary="Show a note",
 )
 @reads
-def note(sender: Reader, note_id: NoteId, query: Annotated[TenantQuery, Query()]) -> Response:
+def note(sender: Reader, note_id: _NoteId, query: Annotated[TenantQuery, Query()]) -> Response:
     """Show a note with its text."""
     return respond(_own(sender, note_id, query.tenant_id))
 
@@ -59,7 +59,7 @@ def note(sender: Reader, note_id: NoteId, query: Annotated[TenantQuery, Query()]
     "/{note_id}", operation_id="notes_replace", status_code=202, responses=ACCEPTED, summary="Replace a note"
 )
 @writes
-def replace(sender: Writer, note_id: NoteId, body: NoteBody) -> Response:
+def replace(sender: Writer, note_id: _NoteId, body: NoteBody) -> Response:
     """Queue a new text for a note. Its tags stay, unless there is a new one or `drop_tags`."""
     own = _own(sender, note_id, body.tenant_id)
     receipt = sender.shared.documents.notes.replace(
@@ -76,7 +76,7 @@ def replace(sender: Writer, note_id: NoteId, body: NoteBody) -> Response:
     "/{note_id}", operation_id="notes_remove", status_code=202, responses=ACCEPTED, summary="Remove a note"
 )
 @writes
-def remove(sender: Writer, note_id: NoteId, query: Annotated[TenantQuery, Query()]) -> Response:
+def remove(sender: Writer, note_id: _NoteId, query: Annotated[TenantQuery, Query()]) -> Response:
     """Queue the removal of a note."""
     own = _own(sender, note_id, query.tenant_id)
     return accepted(sender, sender.shared.documents.notes.remove(own.note_id, _place(own)))

@@ -1,4 +1,4 @@
-"""Static files of the dashboard, with security headers against other scripts.
+"""The dashboard's files, with security headers against other scripts, and the routes of the server's health.
 
 Each file is a route of its own, so no path of a request is ever joined to a folder.
 
@@ -37,7 +37,7 @@ from penstock.service.server import MEDIA_TYPE, Readiness, ServerStatus
 
 FOLDER = Path(__file__).parent / "dashboard"
 INDEX = "index.html"
-HEADERS = {
+_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'self'; object-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
     ),
@@ -49,7 +49,7 @@ HEADERS = {
     # Compared by its ETag each time: a page never runs with scripts of another version.
     "Cache-Control": "no-cache",
 }
-TYPES = {".js": "text/javascript", ".mjs": "text/javascript", ".svg": "image/svg+xml"}
+_TYPES = {".js": "text/javascript", ".mjs": "text/javascript", ".svg": "image/svg+xml"}
 """Types by suffix, which on some machines are others or none."""
 
 
@@ -77,14 +77,11 @@ def respond_file(path: Path, known: str | None) -> Response:
     """The file, or 304 if the browser has it. Files are small, and read each time."""
     content = path.read_bytes()
     tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-    headers = {**HEADERS, "ETag": tag}
+    headers = {**_HEADERS, "ETag": tag}
     if known == tag:
         return Response(status_code=304, headers=headers)
-    kind = TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    kind = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     return Response(content, headers=headers, media_type=kind)
-
-
-# Routes of the server's health.
 
 
 router = APIRouter(prefix="/health", tags=["health"])

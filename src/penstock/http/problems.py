@@ -1,4 +1,4 @@
-"""Problem documents (RFC 9457): the one place where errors become HTTP statuses and bodies."""
+"""Answers of routes: values as JSON, and errors as problem documents (RFC 9457) with their statuses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from penstock.errors import InvalidRequest, PenstockError, RouteNotFound
 MEDIA_TYPE = "application/problem+json"
 log = logging.getLogger("penstock.http")
 
-STATUSES: tuple[tuple[type[PenstockError], int], ...] = (
+_STATUSES: tuple[tuple[type[PenstockError], int], ...] = (
     (errors.KeyRequired, 401),
     (errors.NotAllowed, 403),
     (errors.HostRefused, 421),
@@ -58,8 +58,8 @@ STATUSES: tuple[tuple[type[PenstockError], int], ...] = (
     (errors.StoreError, 503),
 )
 """The status of each kind of error; the first match counts. Any other one is a 500."""
-RETRY_STORE_S = 5
-PRIVATE = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+_RETRY_STORE_S = 5
+_PRIVATE = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 """Headers of every answer except the files of the dashboard: nobody on the way keeps texts of documents."""
 
 
@@ -89,8 +89,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """Number of jobs that match now, where another one was expected."""
 
 
-def status_of(error: PenstockError) -> int:
-    return next((status for known, status in STATUSES if isinstance(error, known)), 500)
+def _status_of(error: PenstockError) -> int:
+    return next((status for known, status in _STATUSES if isinstance(error, known)), 500)
 
 
 def problem_response(
@@ -104,7 +104,7 @@ def problem_response(
     if isinstance(error, errors.StoreError) and os.strerror(errno.EMFILE) in error.message:
         # The remedy is the same whichever file could not be opened.
         error = _too_many_files()
-    status = status or status_of(error)
+    status = status or _status_of(error)
     body = Problem(
         type=f"urn:penstock:error:{error.code}",
         title=(type(error).__doc__ or "").strip().partition("\n")[0],
@@ -120,7 +120,7 @@ def problem_response(
     return Response(
         msgspec.json.encode(body),
         status,
-        {**PRIVATE, **(headers or {}), **_headers(error, status)},
+        {**_PRIVATE, **(headers or {}), **_headers(error, status)},
         MEDIA_TYPE,
     )
 
@@ -128,7 +128,7 @@ def problem_response(
 def _headers(error: PenstockError, status: int) -> dict[str, str]:
     if status == 401:
         return {"WWW-Authenticate": "Bearer"}
-    retry_after = getattr(error, "retry_after", RETRY_STORE_S if status == 503 else None)
+    retry_after = getattr(error, "retry_after", _RETRY_STORE_S if status == 503 else None)
     return {} if retry_after is None else {"Retry-After": str(retry_after)}
 
 
@@ -138,7 +138,7 @@ def add_handlers(api: FastAPI) -> None:
     api.add_exception_handler(RequestValidationError, _invalid)
     api.add_exception_handler(HTTPException, _http_error)
     api.add_exception_handler(OSError, _system_error)
-    api.add_exception_handler(Exception, unexpected)
+    api.add_exception_handler(Exception, _unexpected)
 
 
 async def _penstock_error(_request: Request, error: Exception) -> Response:
@@ -148,7 +148,7 @@ async def _penstock_error(_request: Request, error: Exception) -> Response:
 
 def logged_problem(error: PenstockError) -> Response:
     """The answer to an error, which is logged if the server is at fault."""
-    if status_of(error) >= 500:
+    if _status_of(error) >= 500:
         log.error("%s: %s", error.code, error.message)
     return problem_response(error)
 
@@ -201,16 +201,13 @@ def _too_many_files() -> PenstockError:
     )
 
 
-async def unexpected(_request: Request, error: Exception) -> Response:
+async def _unexpected(_request: Request, error: Exception) -> Response:
     """Answer an unexpected error. The text is only logged, since messages may hold contents of files."""
     log.error("a request failed", exc_info=error)
     return problem_response(PenstockError("the server failed to answer; its log has the cause"))
 
 
-# Answers: values of the service as JSON, and their schemas in the OpenAPI document.
-
-
-REF = "#/components/schemas/{name}"
+_REF = "#/components/schemas/{name}"
 VALUES = "application/vnd.penstock.value+json"
 """Media type of the library's own values, for clients of the same version."""
 _encoder = msgspec.json.Encoder()
@@ -241,7 +238,7 @@ def described(
     ``value``: clients may have the library's own value instead.
     """
     _described[kind.__name__] = kind
-    content: dict[str, Any] = {"schema": {"$ref": REF.format(name=kind.__name__)}}
+    content: dict[str, Any] = {"schema": {"$ref": _REF.format(name=kind.__name__)}}
     if example is not None:
         content["example"] = example
     answer: dict[str, Any] = {"description": _summary(kind), "content": {"application/json": content}}
@@ -256,7 +253,7 @@ def described(
 
 EVERYWHERE = (400, 401, 403, 408, 413, 421, 422, 429, 431, 503)
 """Statuses with which every route may refuse: by the guard, the checks of fields, or the store."""
-MEANINGS = {
+_MEANINGS = {
     400: "The body is not JSON, or the path lies outside the roots.",
     401: "No key, or an unknown one.",
     403: "The scope or the tenants of the key, or the origin, do not allow this.",
@@ -274,13 +271,13 @@ MEANINGS = {
 
 
 def problem(status: int) -> dict[str, Any]:
-    schema = {"$ref": REF.format(name=Problem.__name__)}
-    return {"description": MEANINGS[status], "content": {MEDIA_TYPE: {"schema": schema}}}
+    schema = {"$ref": _REF.format(name=Problem.__name__)}
+    return {"description": _MEANINGS[status], "content": {MEDIA_TYPE: {"schema": schema}}}
 
 
 def schemas() -> dict[str, Any]:
     """The schemas of all described answers, by name."""
-    _, components = msgspec.json.schema_components(list(_described.values()), ref_template=REF)
+    _, components = msgspec.json.schema_components(list(_described.values()), ref_template=_REF)
     for kind in _structs(msgspec.inspect.multi_type_info(list(_described.values()))):
         properties = components[kind.cls.__name__]["properties"]
         for field in kind.fields:

@@ -19,7 +19,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from penstock.errors import PenstockError
 from penstock.http.problems import logged_problem, respond
 from penstock.http.request_context import Shared
-from penstock.named_tuple import NamedTuple
 from penstock.service.access import Principal
 from penstock.service.jobs import Jobs
 from penstock.service.notes import NoteRows, submit_each
@@ -30,20 +29,20 @@ if TYPE_CHECKING:
 
 MOST_AT_ONCE = 200
 """Jobs added in one transaction."""
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 
 
 class _Note(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The fields of ``ContentBody``."""
 
     content: Annotated[str, msgspec.Meta(min_length=1)]
-    tag: Name | None = None
-    tenant_id: Name | None = None
-    collection: Name | None = None
-    branch: Name | None = None
+    tag: _Name | None = None
+    tenant_id: _Name | None = None
+    collection: _Name | None = None
+    branch: _Name | None = None
 
 
-class _Waiting(NamedTuple):
+class _Waiting(msgspec.Struct, frozen=True):
     submission: Submission
     answer: asyncio.Future[Receipt]
 

@@ -36,7 +36,7 @@ def _whole(value: Any) -> Any:
 Whole = Annotated[int, BeforeValidator(_whole)]
 Text = Annotated[str, AfterValidator(_storable)]
 Name = Annotated[Text, Field(min_length=1, max_length=255)]
-Moment = Annotated[Text, Field(json_schema_extra={"format": "date-time"})]
+_Moment = Annotated[Text, Field(json_schema_extra={"format": "date-time"})]
 """A time as text; the service reads it, and says what is wrong with it."""
 
 
@@ -54,19 +54,19 @@ class PlaceBody(RequestBody):
     branch: Name | None = Field(None, description="Branch; by default `main`.")
 
 
-After = Annotated[
+_After = Annotated[
     list[Name], Field(max_length=MOST_DEPENDENCIES, description="Ids of jobs that have to end first.")
 ]
-Webhook = Annotated[
+_Webhook = Annotated[
     Text | None, Field(max_length=2_000, description="URL that the end of the job is sent to, signed.")
 ]
-OnDependencyFailure = Annotated[
+_OnDependencyFailure = Annotated[
     Literal["cancel", "run"],
     Field(description="What to do if one of these fails or is cancelled."),
 ]
 
 
-LimitName = Annotated[
+_LimitName = Annotated[
     Text | None, Field(max_length=KEY_LENGTH, description="Key of a limit that the job counts for.")
 ]
 
@@ -111,7 +111,7 @@ class IndexFields(PlaceBody):
     chunk_size: Whole | None = Field(None, ge=16, le=8192, description="Chunk size in tokens.")
     chunk_overlap: Whole | None = Field(None, ge=0, le=4096, description="Tokens repeated between chunks.")
     priority: Whole | None = Field(None, ge=0, le=10, description="0 (bulk) to 10 (a person is waiting).")
-    run_at: Moment | None = Field(None, description="Earliest start, ISO 8601 with a zone.")
+    run_at: _Moment | None = Field(None, description="Earliest start, ISO 8601 with a zone.")
     delay: float | None = Field(None, ge=0, allow_inf_nan=False, description="Seconds until the start.")
     timeout_s: Whole | None = Field(
         None, ge=1, description="Seconds from the first start to the end of the whole job, files included."
@@ -120,10 +120,10 @@ class IndexFields(PlaceBody):
         None,
         description="Run alone among the serial jobs of its collection, in order.",
     )
-    after: After = []
-    on_dependency_failure: OnDependencyFailure = "cancel"
-    limit: LimitName = None
-    webhook: Webhook = None
+    after: _After = []
+    on_dependency_failure: _OnDependencyFailure = "cancel"
+    limit: _LimitName = None
+    webhook: _Webhook = None
 
 
 class IndexBody(IndexFields):
@@ -269,20 +269,20 @@ class CallBody(RequestBody):
     collection: Name | None = Field(None, description="Collection; by default the server's.")
     key: Name | None = Field(None, description="Calls with the same key are one job while it lives.")
     priority: Whole | None = Field(None, ge=0, le=10, description="0 (bulk) to 10 (a person is waiting).")
-    run_at: Moment | None = Field(None, description="Earliest start, ISO 8601 with a zone.")
+    run_at: _Moment | None = Field(None, description="Earliest start, ISO 8601 with a zone.")
     delay: float | None = Field(None, ge=0, allow_inf_nan=False, description="Seconds until the start.")
     max_retries: Whole | None = Field(None, ge=0, le=1000, description="By default the function's.")
     timeout_s: Whole | None = Field(None, ge=1, description="Maximum run time of one attempt, in seconds.")
-    after: After = []
-    on_dependency_failure: OnDependencyFailure = "cancel"
-    limit: LimitName = None
+    after: _After = []
+    on_dependency_failure: _OnDependencyFailure = "cancel"
+    limit: _LimitName = None
     result_ttl: Whole | None = Field(
         None,
         ge=1,
         le=LONGEST_TTL_S,
         description="Seconds for which the result is kept; by default the function's.",
     )
-    webhook: Webhook = None
+    webhook: _Webhook = None
     on_success: Name | None = Field(None, description="Function that is called if the job is done.")
     on_failure: Name | None = Field(None, description="Function that is called if the job is not done.")
 
@@ -386,3 +386,58 @@ class WayQuery(GraphQuery):
 
     source: Text = Field(min_length=1, max_length=1000, description="Name at one end.")
     target: Text = Field(min_length=1, max_length=1000, description="Name at the other end.")
+
+
+Requirement = Annotated[Text, Field(min_length=1, max_length=500)]
+
+
+class LibraryFields(PlaceBody):
+    """Options of a request to add a library."""
+
+    replace: bool = Field(False, description="Remove the other versions once this one is indexed.")
+    patterns: list[Name] = Field([], max_length=MAX_PATTERNS, description="Index only matching files.")
+    exclude: list[Name] = Field([], max_length=MAX_PATTERNS, description="Leave out matching files.")
+    include_code: bool | None = Field(None, description="Index source code; by default it is.")
+    depth: Whole | None = Field(
+        None, ge=0, le=10_000, description="Maximum folder depth; of a URL, the links followed from it."
+    )
+    graph: bool | None = Field(None, description="Extract entities and relations, or remove them.")
+    ocr: bool | None = Field(None, description="Recognize text in pictures, too.")
+    force: bool = Field(False, description="Index unchanged files again.")
+    retry_failed: bool = Field(False, description="Read unchanged files again that failed before.")
+    priority: Whole | None = Field(None, ge=0, le=10, description="0 (bulk) to 10 (a person is waiting).")
+
+
+class LibraryBody(LibraryFields):
+    """A version of a library, and where its documentation is."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        json_schema_extra={"examples": [{"requirement": "mill==1.2", "source": "mill-1.2.tar.gz"}]},
+    )
+
+    requirement: Requirement = Field(
+        description="NAME or NAME==VERSION; without a version, the one that the source states."
+    )
+    source: Text | None = Field(
+        None,
+        min_length=1,
+        max_length=4096,
+        description="Folder, archive or wheel below a root of the server, or a URL. Without it, the "
+        "installed distribution is read, which needs `allow_external`.",
+    )
+    hosts: list[Name] = Field([], max_length=100, description="Further hosts that links may lead to.")
+    max_pages: Whole | None = Field(None, ge=1, le=100_000, description="Maximum number of web pages.")
+
+
+class LibraryUploadFields(LibraryFields):
+    """Options of an uploaded library, as texts: in the query, or as parts of a multipart body."""
+
+    model_config = ConfigDict(extra="forbid", strict=False, frozen=True)
+
+    requirement: Requirement | None = Field(
+        None, description="NAME or NAME==VERSION; without a version, the one in the name of the file."
+    )
+    name: Name | None = Field(None, description="Name of the file; by default that of the part `file`.")

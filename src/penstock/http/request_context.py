@@ -1,4 +1,4 @@
-"""The parts shared by all routes of a server, and the sender of a request."""
+"""The services that all routes share, the sender of a request, and the thread pools of handlers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
-from penstock import server_assembly
 from penstock.errors import NotAllowed, UnknownDocument
 from penstock.http.event_hub import EventHub
 from penstock.http.problems import VALUES
@@ -41,46 +40,43 @@ if TYPE_CHECKING:
     from penstock.service.options import PathPlace
 
 
-# Thread pools for handlers: writers waiting for a store, and page drawing, do not delay readers.
-
-
-Given = ParamSpec("Given")
+_Given = ParamSpec("_Given")
 Answer = TypeVar("Answer")
 
-Pool: TypeAlias = Literal["read", "write", "sign", "draw"]
-THREADS: dict[Pool, int] = {"read": 16, "write": 8, "sign": 1, "draw": DRAWN_AT_ONCE}
+_Pool: TypeAlias = Literal["read", "write", "sign", "draw"]
+_THREADS: dict[_Pool, int] = {"read": 16, "write": 8, "sign": 1, "draw": DRAWN_AT_ONCE}
 _limiters: RunVar[dict[str, CapacityLimiter]] = RunVar("penstock_limiters")
 
 
-def _limiter(pool: Pool) -> CapacityLimiter:
+def _limiter(pool: _Pool) -> CapacityLimiter:
     """The limit of a pool, one for each event loop."""
     try:
         return _limiters.get()[pool]
     except LookupError:
-        _limiters.set({name: CapacityLimiter(number) for name, number in THREADS.items()})
+        _limiters.set({name: CapacityLimiter(number) for name, number in _THREADS.items()})
         return _limiters.get()[pool]
 
 
-def _in_pool(pool: Pool, handler: Callable[Given, Answer]) -> Callable[Given, Awaitable[Answer]]:
+def _in_pool(pool: _Pool, handler: Callable[_Given, Answer]) -> Callable[_Given, Awaitable[Answer]]:
     @functools.wraps(handler)
-    async def run(*given: Given.args, **named: Given.kwargs) -> Answer:
+    async def run(*given: _Given.args, **named: _Given.kwargs) -> Answer:
         call = functools.partial(handler, *given, **named)
         return await to_thread.run_sync(call, limiter=_limiter(pool))
 
     return run
 
 
-def reads(handler: Callable[Given, Answer]) -> Callable[Given, Awaitable[Answer]]:
+def reads(handler: Callable[_Given, Answer]) -> Callable[_Given, Awaitable[Answer]]:
     """Run a read-only handler in a thread."""
     return _in_pool("read", handler)
 
 
-def writes(handler: Callable[Given, Answer]) -> Callable[Given, Awaitable[Answer]]:
+def writes(handler: Callable[_Given, Answer]) -> Callable[_Given, Awaitable[Answer]]:
     """Run a writing handler in a separate thread pool."""
     return _in_pool("write", handler)
 
 
-def signs(handler: Callable[Given, Answer]) -> Callable[Given, Awaitable[Answer]]:
+def signs(handler: Callable[_Given, Answer]) -> Callable[_Given, Awaitable[Answer]]:
     """Run a sign-in, which takes turns with all others in any case, and not in the threads of writers."""
     return _in_pool("sign", handler)
 
@@ -134,11 +130,10 @@ class Shared:
         self.metrics = Metrics(assembly.jobs, assembly.documents, self.status, self.throughput)
         self.audit = ActionLog(assembly.settings.state_dir)
         self.closing: list[Callable[[], object]] = []
-        self.page_images = server_assembly.page_images(assembly)
+        self.page_images = assembly.open_page_images()
         self.drawings = Drawings()
-        quota = server_assembly.upload_quota(assembly)
-        self.uploads = server_assembly.uploads(assembly, quota)
-        self.library_uploads = server_assembly.library_uploads(assembly, quota)
+        self.uploads = assembly.uploads
+        self.library_uploads = assembly.library_uploads
         changes = LiveChanges(assembly.jobs, self.job_records, assembly.documents)
         self.events = EventHub(changes, self.status, assembly.jobs.queue.wait)
 
@@ -154,7 +149,7 @@ class Sender:
     def __init__(
         self, principal: Principal, shared: Shared, *, taker: Taker = NOBODY, wants_values: bool = False
     ) -> None:
-        """``wants_values``: the sender accepts the library's own values; see ``answers.VALUES``."""
+        """``wants_values``: the sender accepts the library's own values; see ``problems.VALUES``."""
         self.principal = principal
         self.shared = shared
         self.taker = taker

@@ -20,11 +20,11 @@ from penstock.service.schedules import MOST_KEPT, MOST_SHOWN, SHOWN, ScheduleRec
 
 router = APIRouter(prefix="/schedules", tags=["schedules"])
 
-ScheduleName = Annotated[str, Path(description="Name of a schedule.", max_length=512)]
-Timing = Annotated[Text, Field(min_length=1, max_length=500)]
-ZoneName = Annotated[Text, Field(min_length=1, max_length=100)]
-MissedRule = Literal["skip", "run-once", "run-all"]
-EXAMPLE = {
+_ScheduleName = Annotated[str, Path(description="Name of a schedule.", max_length=512)]
+_Timing = Annotated[Text, Field(min_length=1, max_length=500)]
+_ZoneName = Annotated[Text, Field(min_length=1, max_length=100)]
+_MissedRule = Literal["skip", "run-once", "run-all"]
+_EXAMPLE = {
     "name": "index-notes",
     "tenant_id": "default",
     "timing": "0 3 * * *",
@@ -96,7 +96,7 @@ class ScheduleBody(RequestBody):
         },
     )
 
-    timing: Timing = Field(description="Cron expression, a name such as @daily, or `every 15m`.")
+    timing: _Timing = Field(description="Cron expression, a name such as @daily, or `every 15m`.")
     action: Literal["index", "call", "backup"] = Field(description="A backup needs an admin key.")
     path: Text | None = Field(
         None, min_length=1, max_length=4096, description="File or folder below a root of the server."
@@ -113,8 +113,8 @@ class ScheduleBody(RequestBody):
     project: bool | None = Field(None, description="Index a project, or not; by default in a git work tree.")
     branch: Name | None = Field(None, description="Branch of the documents; by default the checked-out one.")
     name: Name | None = Field(None, description="By default `index-FOLDER`, the function, or `backup`.")
-    zone: ZoneName | None = Field(None, description="Time zone; by default the server's setting.")
-    missed: MissedRule = Field("run-once", description="Rule for runs while no worker was there.")
+    zone: _ZoneName | None = Field(None, description="Time zone; by default the server's setting.")
+    missed: _MissedRule = Field("run-once", description="Rule for runs while no worker was there.")
     replace: bool = Field(False, description="Change the schedule of this name, if there is one.")
     collection: Name | None = Field(None, description="Collection of the jobs.")
     priority: Whole | None = Field(None, ge=0, le=10, description="Priority of the jobs.")
@@ -141,12 +141,12 @@ class TimingBody(RequestBody):
         json_schema_extra={"examples": [{"timing": "30 4 * * *", "zone": "Europe/Berlin"}]},
     )
 
-    timing: Timing | None = Field(None, description="Cron expression, a name, or an interval.")
-    zone: ZoneName | None = None
-    missed: MissedRule | None = None
+    timing: _Timing | None = Field(None, description="Cron expression, a name, or an interval.")
+    zone: _ZoneName | None = None
+    missed: _MissedRule | None = None
 
 
-SHOWN_ONE = described(ScheduleRecord, refused=(404,), example=EXAMPLE)
+_SHOWN_ONE = described(ScheduleRecord, refused=(404,), example=_EXAMPLE)
 
 
 @router.get("", operation_id="schedules_list", responses=described(SchedulePage), summary="List schedules")
@@ -165,7 +165,7 @@ def schedules(sender: Reader, query: Annotated[SchedulesQuery, Query()]) -> Resp
     "",
     operation_id="schedules_add",
     status_code=201,
-    responses=described(ScheduleRecord, 201, refused=(404, 409), example=EXAMPLE),
+    responses=described(ScheduleRecord, 201, refused=(404, 409), example=_EXAMPLE),
     summary="Add a schedule",
 )
 @writes
@@ -209,18 +209,18 @@ def add(sender: Writer, body: ScheduleBody, allow_external: AllowExternal = Fals
     return respond(made, 201)
 
 
-@router.get("/{name}", operation_id="schedules_get", responses=SHOWN_ONE, summary="Show a schedule")
+@router.get("/{name}", operation_id="schedules_get", responses=_SHOWN_ONE, summary="Show a schedule")
 @reads
-def schedule(sender: Reader, name: ScheduleName, query: Annotated[NextQuery, Query()]) -> Response:
+def schedule(sender: Reader, name: _ScheduleName, query: Annotated[NextQuery, Query()]) -> Response:
     """Show a schedule with its next runs, in UTC and in its own zone."""
     tenant = _tenant(sender, name, query)
     return respond(sender.shared.schedules.show(name, tenant_id=tenant, count=query.count))
 
 
-@router.patch("/{name}", operation_id="schedules_change", responses=SHOWN_ONE, summary="Change a schedule")
+@router.patch("/{name}", operation_id="schedules_change", responses=_SHOWN_ONE, summary="Change a schedule")
 @writes
 def change(
-    sender: Writer, name: ScheduleName, body: TimingBody, query: Annotated[TenantQuery, Query()]
+    sender: Writer, name: _ScheduleName, body: TimingBody, query: Annotated[TenantQuery, Query()]
 ) -> Response:
     """Change timing, zone or the rule for missed runs. Runs so far, and a pause, stay."""
     tenant = _changeable(sender, name, query)
@@ -236,7 +236,7 @@ def change(
     summary="Remove a schedule",
 )
 @writes
-def remove(sender: Writer, name: ScheduleName, query: Annotated[TenantQuery, Query()]) -> Response:
+def remove(sender: Writer, name: _ScheduleName, query: Annotated[TenantQuery, Query()]) -> Response:
     """Remove a schedule. Jobs that it added stay."""
     tenant = _changeable(sender, name, query)
     sender.shared.schedules.remove(name, tenant_id=tenant)
@@ -244,9 +244,11 @@ def remove(sender: Writer, name: ScheduleName, query: Annotated[TenantQuery, Que
     return respond(RemovedSchedule(name))
 
 
-@router.post("/{name}/pause", operation_id="schedules_pause", responses=SHOWN_ONE, summary="Pause a schedule")
+@router.post(
+    "/{name}/pause", operation_id="schedules_pause", responses=_SHOWN_ONE, summary="Pause a schedule"
+)
 @writes
-def pause(sender: Writer, name: ScheduleName, query: Annotated[TenantQuery, Query()]) -> Response:
+def pause(sender: Writer, name: _ScheduleName, query: Annotated[TenantQuery, Query()]) -> Response:
     """Stop running a schedule until it is resumed."""
     tenant = _changeable(sender, name, query)
     made = sender.shared.schedules.pause(name, tenant_id=tenant)
@@ -255,10 +257,10 @@ def pause(sender: Writer, name: ScheduleName, query: Annotated[TenantQuery, Quer
 
 
 @router.post(
-    "/{name}/resume", operation_id="schedules_resume", responses=SHOWN_ONE, summary="Resume a schedule"
+    "/{name}/resume", operation_id="schedules_resume", responses=_SHOWN_ONE, summary="Resume a schedule"
 )
 @writes
-def resume(sender: Writer, name: ScheduleName, query: Annotated[TenantQuery, Query()]) -> Response:
+def resume(sender: Writer, name: _ScheduleName, query: Annotated[TenantQuery, Query()]) -> Response:
     """Run a paused schedule again, from its next time on."""
     tenant = _changeable(sender, name, query)
     made = sender.shared.schedules.resume(name, tenant_id=tenant)
@@ -274,7 +276,7 @@ def resume(sender: Writer, name: ScheduleName, query: Annotated[TenantQuery, Que
     summary="Run a schedule now",
 )
 @writes
-def run(sender: Writer, name: ScheduleName, query: Annotated[TenantQuery, Query()]) -> Response:
+def run(sender: Writer, name: _ScheduleName, query: Annotated[TenantQuery, Query()]) -> Response:
     """Add the job of a schedule now, also if it is paused. Its next run stays."""
     tenant = _changeable(sender, name, query)
     receipt = sender.shared.schedules.run_now(name, tenant_id=tenant)

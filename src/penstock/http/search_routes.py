@@ -35,7 +35,7 @@ from penstock.service.search import SearchResult
 
 router = APIRouter(tags=["search"])
 
-MOST_SEARCHED = 200
+_MOST_SEARCHED = 200
 """Tenants that one request may search."""
 
 
@@ -80,9 +80,9 @@ def _scoped(sender: Sender, body: FilteredBody) -> dict[str, Any]:
     scope = sender.documents.projects.search_scope(
         tenant_id=body.tenant_id, branch=body.branch, project=body.project, every=body.all
     )
-    if len(scope.filters) > MOST_SEARCHED:
+    if len(scope.filters) > _MOST_SEARCHED:
         raise InvalidRequest(
-            f"all: of {len(scope.filters):,} tenants one request searches at most {MOST_SEARCHED}",
+            f"all: of {len(scope.filters):,} tenants one request searches at most {_MOST_SEARCHED}",
             remedy="Name a tenant or a project.",
         )
     return {**body.model_dump(include=set(DocumentFilters.__annotations__)), "within": scope}

@@ -1,4 +1,4 @@
-"""A server: its sockets and threads, the worker beside it, and its end."""
+"""The HTTP server: the application of all routes, sockets and threads, the worker beside it, and its end."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from collections.abc import Callable
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import uvicorn
 from fastapi import FastAPI
 from starlette.routing import Route
@@ -54,16 +55,12 @@ from penstock.http.guard import Guard, GuardOptions, is_loopback
 from penstock.http.problems import portable, schemas
 from penstock.http.quick_notes import QuickNotes
 from penstock.http.request_context import Shared
-from penstock.named_tuple import NamedTuple
 from penstock.service.access import PathPolicy
 from penstock.service.keys import Keys
 from penstock.service.runtime_file import RunningServer, RuntimeFile, settings_digest
 
 if TYPE_CHECKING:
     from penstock.assembly import Assembly
-
-
-# The application of all routes, and its OpenAPI document.
 
 
 DESCRIPTION = """Index files, folders and notes, follow the jobs, and search.
@@ -106,7 +103,7 @@ class Api(FastAPI):
         return self.openapi_schema
 
 
-def make_api(shared: Shared, guard: GuardOptions, mcp: ASGIApp | None = None) -> ASGIApp:
+def _make_api(shared: Shared, guard: GuardOptions, mcp: ASGIApp | None = None) -> ASGIApp:
     """The application behind the guard. ``mcp`` answers the requests of agents."""
     api = Api(
         title="Penstock",
@@ -124,7 +121,7 @@ def make_api(shared: Shared, guard: GuardOptions, mcp: ASGIApp | None = None) ->
         api.router.routes.append(Route("/mcp", mcp, include_in_schema=False))
     problems.add_handlers(api)
     files = pages.add_routes(api)
-    return Guard(QuickNotes(api, shared), guard._replace(files=files))
+    return Guard(QuickNotes(api, shared), msgspec.structs.replace(guard, files=files))
 
 
 if TYPE_CHECKING:
@@ -135,29 +132,29 @@ if TYPE_CHECKING:
 
     MakeMcp = Callable[[Assembly, PathPolicy], ASGIApp | None]
 
-BACKLOG = 2048
+_BACKLOG = 2048
 """Connections that may wait in the system to be accepted."""
-ACCEPTED_AT_ONCE = 16
+_ACCEPTED_AT_ONCE = 16
 """Connections accepted before requests are looked at again: 2,000 would hold them up for a second."""
-LEAST_OPEN_FILES = 64
+_LEAST_OPEN_FILES = 64
 """Stores, processes of a worker and a few connections need about 50."""
-OTHER_FILES = 256
+_OTHER_FILES = 256
 """Open files besides connections: stores of all threads, uploads, and pipes of processes."""
-MOST_OPEN_FILES = CONNECTIONS + SPARE + 2 * OTHER_FILES
+_MOST_OPEN_FILES = CONNECTIONS + SPARE + 2 * _OTHER_FILES
 KEEP_ALIVE_S = 30
 GRACE_S = 5
 """Time for open requests to end."""
-WORKER_NICENESS = 5
+_WORKER_NICENESS = 5
 """Processes of the worker give way to the server, whose answers cost a millisecond."""
 log = logging.getLogger("penstock.http")
-REPEAT_S = 0.2
+_REPEAT_S = 0.2
 """Time after which a signal for a starting worker is sent again."""
-START_AGAIN_S = 1.0
+_START_AGAIN_S = 1.0
 """Time after which a worker is started that found no store."""
 log = logging.getLogger("penstock.http")
 
 
-class ServerOptions(NamedTuple):
+class ServerOptions(msgspec.Struct, frozen=True):
     """Options of a server. ``processes`` 0: no worker. ``app``: the application with the functions to run."""
 
     host: str = "127.0.0.1"
@@ -192,7 +189,7 @@ class HttpServer:
             self._shared = Shared(assembly, policy, guard.sessions)
             self._shared.uploads.recover()
             self._shared.library_uploads.recover()
-            self._api = make_api(self._shared, guard, make_mcp(assembly, policy))
+            self._api = _make_api(self._shared, guard, make_mcp(assembly, policy))
             self._socket = _bound(options.host, options.port)
         except BaseException:
             self._runtime.release()
@@ -212,14 +209,14 @@ class HttpServer:
                 worker = self._assembly.worker(
                     processes=options.processes, grace=options.grace, app=options.app
                 )
-                worker.niceness = WORKER_NICENESS
+                worker.niceness = _WORKER_NICENESS
             with _Stop() as stop:
                 thread.start()
                 self._shared.throughput.start()
                 while thread.is_alive() and not server.started:
                     stop.wait(0.01)
                 if server.started:
-                    self._socket.listen(BACKLOG)
+                    self._socket.listen(_BACKLOG)
                     self._publish(with_worker=worker is not None)
                     announce()
                 if worker is not None and not stop.is_set():
@@ -279,7 +276,7 @@ class HttpServer:
             server_header=False,
             proxy_headers=False,
             # asyncio uses it for the line in the system as well, which is widened again after the start.
-            backlog=ACCEPTED_AT_ONCE,
+            backlog=_ACCEPTED_AT_ONCE,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=GRACE_S,
         )
@@ -314,7 +311,7 @@ class _Stop(threading.Event):
 
     def _heard(self, number: int, _frame: object) -> None:
         if self.repeats:
-            threading.Timer(REPEAT_S, os.kill, (os.getpid(), number)).start()
+            threading.Timer(_REPEAT_S, os.kill, (os.getpid(), number)).start()
         self.set()
 
 
@@ -329,24 +326,24 @@ def _run_worker(run: Callable[[Callable[[], object]], None], stop: _Stop) -> Non
             if started.is_set():
                 raise
             log.warning("the worker waits for the store: %s (%s). %s", error, error.code, error.remedy)
-            stop.wait(START_AGAIN_S)
+            stop.wait(_START_AGAIN_S)
 
 
 def _raise_open_files() -> int:
     """Raise the limit on open files as far as the server may need it and the system allows it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_OPEN_FILES if hard == resource.RLIM_INFINITY else min(MOST_OPEN_FILES, hard)
+    wanted = _MOST_OPEN_FILES if hard == resource.RLIM_INFINITY else min(_MOST_OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         soft = wanted
-    if soft != resource.RLIM_INFINITY and soft < LEAST_OPEN_FILES:
-        raise TooManyFiles(f"a server needs at least {LEAST_OPEN_FILES} open files; the limit is {soft}")
-    return MOST_OPEN_FILES if soft == resource.RLIM_INFINITY else soft
+    if soft != resource.RLIM_INFINITY and soft < _LEAST_OPEN_FILES:
+        raise TooManyFiles(f"a server needs at least {_LEAST_OPEN_FILES} open files; the limit is {soft}")
+    return _MOST_OPEN_FILES if soft == resource.RLIM_INFINITY else soft
 
 
 def _most_connections(files: int) -> int:
     """Connections for which there are open files. Without this limit the system would refuse them, unsaid."""
-    return min(CONNECTIONS, max(files - OTHER_FILES - SPARE, files // 4))
+    return min(CONNECTIONS, max(files - _OTHER_FILES - SPARE, files // 4))
 
 
 def _refuse_keyless(options: ServerOptions, keys: Keys) -> None:
@@ -398,16 +395,13 @@ def _bound(host: str, port: int) -> socket.socket:
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind(address)
-            bound.listen(BACKLOG)
+            bound.listen(_BACKLOG)
         except OSError:
             bound.close()
             raise
     except OSError as error:
         raise ServerFailed(f"{host} port {port} cannot be used: {error.strerror or error}") from None
     return bound
-
-
-# Makes a server; a missing extra is an error with the command to install.
 
 
 def make_server(assembly: Assembly, make_mcp: MakeMcp, **options: Any) -> HttpServer:

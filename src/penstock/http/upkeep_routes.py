@@ -20,8 +20,6 @@ from penstock.service.documents import Overview, renaming
 from penstock.service.options import MovedWhere
 from penstock.service.requests import HistoryEntry, RetryAnswer
 
-# Bodies and filters of requests for notes, and for the upkeep of queue and catalog.
-
 
 class NoteBody(RequestBody):
     """A new text of a note."""

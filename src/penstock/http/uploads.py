@@ -1,4 +1,4 @@
-"""Routes of files: pages of documents, their pictures, and uploads."""
+"""Files over HTTP: multipart bodies, uploads written while they arrive, and the routes of files and pages."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import re
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Annotated, Any, Generic, TypeVar
 
+import msgspec
 from anyio import to_thread
 from fastapi import APIRouter, Path, Query
-from fastapi import Request as FileRoutesRequest
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.requests import Request
@@ -19,40 +19,35 @@ from penstock import clock
 from penstock.catalog.values import Source
 from penstock.errors import InvalidRequest, PenstockError, RequestTooSlow
 from penstock.http.index_routes import QUEUED
-from penstock.http.library_bodies import LibraryUploadFields
 from penstock.http.problems import described, problem_response, respond
-from penstock.http.request_bodies import IndexFields, UploadFields
+from penstock.http.request_bodies import IndexFields, LibraryUploadFields, UploadFields
 from penstock.http.request_context import Reader, Sender, Writer, reads, writes
-from penstock.named_tuple import NamedTuple
 from penstock.service.pages import MAX_WIDTH, WIDTHS, PageFrames, ShownPage
 from penstock.service.shares import Taker
 from penstock.service.uploads import Upload, UploadRecord, Uploads, refuse_name
 
-# Multipart bodies (RFC 7578), read part by part while they arrive. Pure: bytes in, events out.
-
-
 MOST_PARTS = 64
-MOST_HEADER = 8 * 1024
+_MOST_HEADER = 8 * 1024
 _BOUNDARY = re.compile(
     r"""multipart/form-data\s*;(?:.*;)?\s*boundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))""", re.I
 )
 _PARAMETER = re.compile(r""";\s*(name|filename)=(?:"((?:[^"\\]|\\.)*)"|([^\s;"]*))""", re.I)
 
 
-class PartBegins(NamedTuple):
+class PartBegins(msgspec.Struct, frozen=True):
     """A part begins. ``filename``: as the sender gives it, None for a field."""
 
     name: str
     filename: str | None
 
 
-class PartData(NamedTuple):
+class PartData(msgspec.Struct, frozen=True):
     """Bytes of the part that began last."""
 
     data: bytes
 
 
-class BodyEnds(NamedTuple):
+class BodyEnds(msgspec.Struct, frozen=True):
     """The last part has ended. Data after the last part is ignored."""
 
 
@@ -133,9 +128,9 @@ class MultipartReader:
 
     def _header(self) -> list[Event] | None:
         at = self._buffer.find(b"\r\n\r\n")
-        if at < 0 or at > MOST_HEADER:
-            if len(self._buffer) > MOST_HEADER:
-                raise InvalidRequest(f"a part of the body has a header of more than {MOST_HEADER:,} bytes")
+        if at < 0 or at > _MOST_HEADER:
+            if len(self._buffer) > _MOST_HEADER:
+                raise InvalidRequest(f"a part of the body has a header of more than {_MOST_HEADER:,} bytes")
             return None
         lines = self._buffer[:at].decode("utf-8", "replace").split("\r\n")
         self._buffer = self._buffer[at + 4 :]
@@ -154,22 +149,19 @@ def _unquoted(text: str, bare: str) -> str:
     return re.sub(r"\\(.)", r"\1", text).replace("%22", '"') if text else bare
 
 
-# The body of an upload: received piece by piece, written in threads, with limits on its time.
-
-
 SILENCE_S = 30.0
 """Time in which the next piece of a body has to arrive."""
-LEAST_RATE = 4 * 1024
+_LEAST_RATE = 4 * 1024
 """Least bytes a second, over ``SILENCE_S``: a slower sender would hold the place of others for hours. A modem
 of 56 kbit/s is above."""
-WHOLE_S = 3600.0
+_WHOLE_S = 3600.0
 """Time for a whole body."""
-AT_ONCE = 1 << 20
+_AT_ONCE = 1 << 20
 """Bytes that are written at once."""
-MOST_FIELD = 64 * 1024
-DRAINED_BYTES, DRAINED_S = 16 << 20, 5.0
+_MOST_FIELD = 64 * 1024
+_DRAINED_BYTES, _DRAINED_S = 16 << 20, 5.0
 """Bytes and time that are read after a refusal: a sender may look for the answer only after sending."""
-LISTS = frozenset(["patterns", "exclude"])
+_LISTS = frozenset(["patterns", "exclude"])
 F = TypeVar("F", bound=UploadFields | LibraryUploadFields)
 
 
@@ -194,7 +186,7 @@ class UploadStream(Generic[F]):
         """Receive the file. The caller closes this stream in any case."""
         content_type = self._headers.get("content-type", "")
         try:
-            async with asyncio.timeout(WHOLE_S):
+            async with asyncio.timeout(_WHOLE_S):
                 boundary = boundary_of(content_type)
                 await (self._read_form(boundary) if boundary is not None else self._read_raw())
         except TimeoutError:
@@ -215,9 +207,9 @@ class UploadStream(Generic[F]):
 
     async def drain(self) -> None:
         """Read a little more of a refused body."""
-        left = DRAINED_BYTES
+        left = _DRAINED_BYTES
         try:
-            async with asyncio.timeout(DRAINED_S):
+            async with asyncio.timeout(_DRAINED_S):
                 while left > 0 and (piece := await self._next()) is not None:
                     left -= len(piece)
         except (TimeoutError, RequestTooSlow):
@@ -251,10 +243,10 @@ class UploadStream(Generic[F]):
         self._arrived += arrived
         if self._waited_s < SILENCE_S or self.ended:
             return
-        if self._arrived < LEAST_RATE * self._waited_s:
+        if self._arrived < _LEAST_RATE * self._waited_s:
             raise RequestTooSlow(
                 f"{self._arrived:,} bytes of the body arrived in {self._waited_s:.0f} seconds, "
-                f"and the least is {LEAST_RATE:,} a second",
+                f"and the least is {_LEAST_RATE:,} a second",
                 remedy="Send the file over a faster connection, or in parts.",
             )
         self._waited_s, self._arrived = 0.0, 0
@@ -290,7 +282,7 @@ class UploadStream(Generic[F]):
             if (name := self._query.name or part.filename) is None:
                 raise InvalidRequest("file: the part has no filename")
             await self._begin(name, None)
-        elif part.name in LISTS:
+        elif part.name in _LISTS:
             self._parts.setdefault(part.name, []).append(b"")
         elif part.name in self._parts:
             raise InvalidRequest(f"{part.name[:80]}: given twice")
@@ -299,12 +291,12 @@ class UploadStream(Generic[F]):
         return part.name
 
     def _add(self, field: str, data: bytes) -> None:
-        if field in LISTS:
+        if field in _LISTS:
             self._parts[field][-1] += data
         else:
             self._parts[field] += data
-        if sum(map(_size, self._parts.values())) > MOST_FIELD:
-            raise InvalidRequest(f"the fields of the form have more than {MOST_FIELD:,} bytes")
+        if sum(map(_size, self._parts.values())) > _MOST_FIELD:
+            raise InvalidRequest(f"the fields of the form have more than {_MOST_FIELD:,} bytes")
 
     def _decode(self) -> None:
         for name, value in self._parts.items():
@@ -326,7 +318,7 @@ class UploadStream(Generic[F]):
     async def _write(self, data: bytes) -> None:
         self._waiting.append(data)
         self._waiting_bytes += len(data)
-        if self._waiting_bytes >= AT_ONCE:
+        if self._waiting_bytes >= _AT_ONCE:
             await self._flush()
 
     async def _flush(self) -> None:
@@ -359,13 +351,13 @@ def _size(value: bytes | list[bytes]) -> int:
 router = APIRouter(tags=["documents"])
 
 _WIDTHS = f"{', '.join(map(str, WIDTHS[:-1]))} or {MAX_WIDTH}"
-SourceId = Annotated[str, Path(description="Id of a document.", max_length=512)]
-PageNumber = Annotated[int, Path(description="Number of a page, from 1.", ge=1, le=10_000_000)]
-Width = Annotated[
+_SourceId = Annotated[str, Path(description="Id of a document.", max_length=512)]
+_PageNumber = Annotated[int, Path(description="Number of a page, from 1.", ge=1, le=10_000_000)]
+_Width = Annotated[
     int,
     Query(description=f"Least width in pixels; the picture has the next of {_WIDTHS}.", ge=1, le=MAX_WIDTH),
 ]
-PICTURE = described(ShownPage, refused=(404,)) | {
+_PICTURE = described(ShownPage, refused=(404,)) | {
     200: {
         "description": "The picture.",
         "content": {"image/png": {"schema": {"type": "string", "format": "binary"}}},
@@ -380,7 +372,7 @@ PICTURE = described(ShownPage, refused=(404,)) | {
     summary="Show a page",
 )
 @reads
-def page(sender: Reader, source_id: SourceId, page: PageNumber) -> Response:
+def page(sender: Reader, source_id: _SourceId, page: _PageNumber) -> Response:
     """Show the text of a page as it was read, with engine and confidence where it was recognized."""
     own = sender.shared.document_records.own(source_id, sender.principal.tenants)
     place = own.place
@@ -393,11 +385,11 @@ def page(sender: Reader, source_id: SourceId, page: PageNumber) -> Response:
 @router.get(
     "/documents/{source_id}/pages/{page}/image",
     operation_id="pages_get_image",
-    responses=PICTURE,
+    responses=_PICTURE,
     response_class=Response,
     summary="Draw a page",
 )
-async def image(sender: Reader, source_id: SourceId, page: PageNumber, width: Width = 900) -> Response:
+async def image(sender: Reader, source_id: _SourceId, page: _PageNumber, width: _Width = 900) -> Response:
     """Draw a page of a PDF or picture in gray, from its file as it was indexed.
 
     It is as wide as the next of three widths, unless the page is smaller.
@@ -430,7 +422,7 @@ def _find_picture(sender: Sender, source_id: str, page: int, width: int) -> tupl
     ),
     summary="Find chunks on the picture of a page",
 )
-async def frames(sender: Reader, source_id: SourceId, page: PageNumber) -> Response:
+async def frames(sender: Reader, source_id: _SourceId, page: _PageNumber) -> Response:
     """Find the chunks of a PDF page on its picture, by the words of its text layer."""
 
     def find() -> PageFrames:
@@ -470,9 +462,7 @@ UPLOADED = {
     summary="Upload a file",
     tags=["index"],
 )
-async def upload(
-    request: FileRoutesRequest, sender: Writer, query: Annotated[UploadFields, Query()]
-) -> Response:
+async def upload(request: Request, sender: Writer, query: Annotated[UploadFields, Query()]) -> Response:
     """Receive a file and queue it. The same name in the same collection replaces the file before.
 
     The body is the file itself, with its `name` in the query, or a form with the part `file` and the options

@@ -1,4 +1,4 @@
-"""Tools and resources bound to the MCP SDK: descriptions of arguments, progress, confirmation, errors."""
+"""The MCP server: tools and resources for agents, their texts, and their ways in, standard input and HTTP."""
 
 from __future__ import annotations
 
@@ -58,14 +58,11 @@ if TYPE_CHECKING:
     from penstock.catalog.values import Source
 
 
-# Ctrl-C for a server on standard input, whose thread waits in a read that no signal ends.
-
-
 _CHUNK = 1 << 16
 
 
 @contextmanager
-def input_ends_at_interrupt() -> Iterator[None]:
+def _input_ends_at_interrupt() -> Iterator[None]:
     """Copy standard input through a pipe, and end it at Ctrl-C; the block then has to return.
 
     Raises KeyboardInterrupt after a block that returned so.
@@ -105,10 +102,7 @@ def input_ends_at_interrupt() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-# Results as short texts for an agent: paths with line numbers first, and nothing twice.
-
-
-SNIPPET = 400
+_SNIPPET = 400
 """Characters of a hit's text."""
 
 
@@ -117,12 +111,12 @@ def error_text(error: PenstockError) -> str:
     return f"{error.code}: {error.message}. {error.remedy}"
 
 
-def chunk_uri(source_id: str, chunk_id: str) -> str:
+def _chunk_uri(source_id: str, chunk_id: str) -> str:
     """The address of a chunk: ids of chunks are found below their document."""
     return f"chunk://{source_id}.{chunk_id}"
 
 
-def search_text(found: SearchResult) -> str:
+def _search_text(found: SearchResult) -> str:
     """Hits with place, heading and the beginning of the text that matches."""
     lines = [f'"{each.word}" occurs nowhere: searched for "{each.searched}".' for each in found.corrections]
     lines += found.notes
@@ -132,8 +126,8 @@ def search_text(found: SearchResult) -> str:
         weak = " (weak)" if hit.weak else ""
         lines += [
             f"{number}. {place_text(hit)}{weak}",
-            f"   {_one_line(hit.snippet or hit.text, SNIPPET)}",
-            f"   {chunk_uri(hit.source_id, hit.chunk_id)}",
+            f"   {_one_line(hit.snippet or hit.text, _SNIPPET)}",
+            f"   {_chunk_uri(hit.source_id, hit.chunk_id)}",
         ]
     return "\n".join([*lines, _covered(found.covered)])
 
@@ -144,13 +138,13 @@ def _covered(covered: Coverage) -> str:
     return coverage_text(covered) + how
 
 
-def context_text(found: PromptContext) -> str:
+def _context_text(found: PromptContext) -> str:
     """Passages with their numbers, after notes and corrections."""
     lines = [f'"{each.word}" occurs nowhere: searched for "{each.searched}".' for each in found.corrections]
     return "\n".join([*lines, *found.notes, found.text or "No passages.", _covered(found.covered)])
 
 
-def receipt_text(receipt: SubmitRecord) -> str:
+def _receipt_text(receipt: SubmitRecord) -> str:
     """The job of a request."""
     return "\n".join([f"{receipt.message}: job {receipt.job_id}, {receipt.status}", *(receipt.notes or ())])
 
@@ -177,7 +171,7 @@ def job_text(job: JobDetail) -> str:
     return "\n".join(lines)
 
 
-def documents_text(page: DocumentPage) -> str:
+def _documents_text(page: DocumentPage) -> str:
     """One line for each document."""
     if not page.documents:
         return "No documents."
@@ -185,7 +179,7 @@ def documents_text(page: DocumentPage) -> str:
     return "\n".join([*map(_document_line, page.documents), *more])
 
 
-def page_text(page: ShownPage) -> str:
+def _page_text(page: ShownPage) -> str:
     """The text of a page, after a line with its place."""
     of = f", page {page.page} of {page.page_count}" if page.page_count > 1 else ""
     lines = [f"{page.path}{of} (document://{page.source_id})"]
@@ -195,7 +189,7 @@ def page_text(page: ShownPage) -> str:
     return "\n".join([*lines, "", page.text])
 
 
-def reason_text(reason: Reason) -> str:
+def _reason_text(reason: Reason) -> str:
     """The reason why search finds a path or not, and the remedy."""
     lines = [f"{reason.path}: {reason.verdict}", reason.cause]
     lines += [f"warning: {warning}" for warning in reason.warnings]
@@ -208,7 +202,7 @@ def reason_text(reason: Reason) -> str:
     return "\n".join(filter(None, lines))
 
 
-def neighbourhood_text(found: Neighbourhood) -> str:
+def _neighbourhood_text(found: Neighbourhood) -> str:
     """Relations of a neighbourhood, one a line, after its entities."""
     names = {node.id: f"{node.name} ({node.kind})" for node, _distance in found.nodes}
     relations = [
@@ -234,10 +228,7 @@ def _one_line(text: str, most: int) -> str:
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
-# Tools and resources of the MCP server as plain methods: each calls a service and returns a text.
-
-
-MOST_HITS, MOST_DOCUMENTS, MOST_TOKENS = 50, 200, 50_000
+_MOST_HITS, MOST_DOCUMENTS, _MOST_TOKENS = 50, 200, 50_000
 
 
 class Toolbox:
@@ -275,25 +266,25 @@ class Toolbox:
         self._require("read")
         found = self._assembly.search.ask(
             query,
-            limit=_within("limit", limit, MOST_HITS),
+            limit=_within("limit", limit, _MOST_HITS),
             mode=mode,
             collection=collection,
             path=path,
             library=library,
             within=self._scope(project, library, every=every),
         )
-        return search_text(found)
+        return _search_text(found)
 
     def context(
         self, query: str, max_tokens: int = 2_000, project: str | None = None, every: bool = False
     ) -> str:
         """Passages of a query within a budget of tokens, with numbers to cite."""
         self._require("read")
-        budget = _within("max_tokens", max_tokens, MOST_TOKENS)
+        budget = _within("max_tokens", max_tokens, _MOST_TOKENS)
         found = self._assembly.search.context(
             query, max_tokens=budget, within=self._scope(project, every=every)
         )
-        return context_text(found)
+        return _context_text(found)
 
     def graph_neighbours(self, name: str, hops: int = 1) -> str:
         """Entities and relations around a name."""
@@ -301,7 +292,7 @@ class Toolbox:
         found = self._assembly.graph.neighbours(
             name, hops=_within("hops", hops, 4), tenant_id=self._place().tenant_id
         )
-        return neighbourhood_text(found)
+        return _neighbourhood_text(found)
 
     # Work.
 
@@ -359,18 +350,18 @@ class Toolbox:
         found = self._documents.page(
             path=path, limit=most, tenant_id=filters["tenant_id"], branch=filters.get("branch")
         )
-        return documents_text(found)
+        return _documents_text(found)
 
     def read_document(self, path_or_id: str, page: int = 1) -> str:
         """The text of one page of a document."""
         self._require("read")
         found = self._source(path_or_id)
-        return page_text(self._index.page(found.source_id, page, tenant_id=found.place.tenant_id))
+        return _page_text(self._index.page(found.source_id, page, tenant_id=found.place.tenant_id))
 
     def why(self, path: str, project: str | None = None, every: bool = False) -> str:
         """The reason why search does, or does not, find a path."""
         self._require("read")
-        return reason_text(self._index.why(self._named(path), project=project, all=every))
+        return _reason_text(self._index.why(self._named(path), project=project, all=every))
 
     # Resources.
 
@@ -461,20 +452,20 @@ T = TypeVar("T")
 
 LOOK_S = 0.25
 """Time between two looks at a job that is waited for."""
-CHECKED_EVERY = 8
+_CHECKED_EVERY = 8
 """Looks between two checks that a worker runs."""
-MOST_WAIT_S = 600.0
+_MOST_WAIT_S = 600.0
 
-INSTRUCTIONS = (
+_INSTRUCTIONS = (
     "Penstock indexes files, folders and notes and searches them. Search first; cite paths and lines as "
     "given. What is missing may not be indexed: `why` explains a path, `index_path` adds it. "
     "Work runs as jobs: `wait_for_job` follows one to its end."
 )
 
-ToolboxOf = Callable[[Any], Toolbox]
+_ToolboxOf = Callable[[Any], Toolbox]
 """The toolbox for the sender of a request, given the context of the call."""
 
-JobId = Annotated[str, Field(description="Id of a job, as index_path and add_note return it.")]
+_JobId = Annotated[str, Field(description="Id of a job, as index_path and add_note return it.")]
 Query = Annotated[str, Field(description='What to find, in plain words; "quoted words" are required.')]
 Collection = Annotated[str | None, Field(description="Collection of documents. Default: all of them.")]
 Project = Annotated[
@@ -483,7 +474,7 @@ Project = Annotated[
 All = Annotated[bool, Field(description="Every project, and all documents outside of them.")]
 READ = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 ADD = ToolAnnotations(destructive_hint=False, idempotent_hint=True, open_world_hint=False)
-CANCEL = ToolAnnotations(destructive_hint=True, open_world_hint=False)
+_CANCEL = ToolAnnotations(destructive_hint=True, open_world_hint=False)
 
 
 class Confirmation(BaseModel):
@@ -515,9 +506,9 @@ class StrictTools(MCPServer[Any]):
         return await super().call_tool(name, arguments, context)
 
 
-def make_mcp_server(toolbox_of: ToolboxOf, *, submitted: Callable[[], None]) -> MCPServer[Any]:
+def _make_mcp_server(toolbox_of: _ToolboxOf, *, submitted: Callable[[], None]) -> MCPServer[Any]:
     """Make the server. ``submitted`` is called after each request that queues work."""
-    server = StrictTools("penstock", instructions=INSTRUCTIONS, version=version("penstock"))
+    server = StrictTools("penstock", instructions=_INSTRUCTIONS, version=version("penstock"))
     _add_search_tools(server, toolbox_of)
     _add_document_tools(server, toolbox_of)
     _add_working_tools(server, toolbox_of, submitted)
@@ -531,9 +522,9 @@ def run_stdio(assembly: Assembly, submitted: Callable[[], None]) -> None:
     ``submitted``: as above.
     """
     toolbox = Toolbox(assembly)
-    server = make_mcp_server(lambda _: toolbox, submitted=submitted)
+    server = _make_mcp_server(lambda _: toolbox, submitted=submitted)
     submitted()
-    with input_ends_at_interrupt():
+    with _input_ends_at_interrupt():
         try:
             server.run("stdio")
         except BaseExceptionGroup as errors:
@@ -562,7 +553,7 @@ def _confirmation(ctx: Context, job_id: str, confirm: bool) -> Confirmation | El
     return Elicit(f"Cancel job {job_id}?", Confirmation)
 
 
-def _add_search_tools(server: MCPServer[Any], toolbox_of: ToolboxOf) -> None:
+def _add_search_tools(server: MCPServer[Any], toolbox_of: _ToolboxOf) -> None:
     @server.tool(annotations=READ, structured_output=False)
     async def search(
         ctx: Context,
@@ -605,7 +596,7 @@ def _add_search_tools(server: MCPServer[Any], toolbox_of: ToolboxOf) -> None:
         return await _call(toolbox_of(ctx).graph_neighbours, name, hops)
 
 
-def _add_document_tools(server: MCPServer[Any], toolbox_of: ToolboxOf) -> None:
+def _add_document_tools(server: MCPServer[Any], toolbox_of: _ToolboxOf) -> None:
     @server.tool(annotations=READ, structured_output=False)
     async def list_documents(
         ctx: Context,
@@ -636,12 +627,12 @@ def _add_document_tools(server: MCPServer[Any], toolbox_of: ToolboxOf) -> None:
         return await _call(toolbox_of(ctx).why, path, project, all)
 
     @server.tool(annotations=READ, structured_output=False)
-    async def job_status(ctx: Context, job_id: JobId) -> str:
+    async def job_status(ctx: Context, job_id: _JobId) -> str:
         """Show status, progress, and reason or error of a job."""
         return job_text(await _call(toolbox_of(ctx).job, job_id))
 
 
-def _add_working_tools(server: MCPServer[Any], toolbox_of: ToolboxOf, submitted: Callable[[], None]) -> None:
+def _add_working_tools(server: MCPServer[Any], toolbox_of: _ToolboxOf, submitted: Callable[[], None]) -> None:
     @server.tool(annotations=ADD, structured_output=False)
     async def add_note(
         ctx: Context,
@@ -652,7 +643,7 @@ def _add_working_tools(server: MCPServer[Any], toolbox_of: ToolboxOf, submitted:
         """Add a note to the index. Equal texts are one note."""
         receipt = await _call(toolbox_of(ctx).add_note, text, tags, collection)
         await _call(submitted)
-        return receipt_text(receipt)
+        return _receipt_text(receipt)
 
     @server.tool(annotations=ADD, structured_output=False)
     async def index_path(
@@ -670,23 +661,25 @@ def _add_working_tools(server: MCPServer[Any], toolbox_of: ToolboxOf, submitted:
         receipt = await _call(toolbox.index_path, path, include_code, collection, project)
         await _call(submitted)
         if not wait:
-            return receipt_text(receipt)
-        return job_text(await _wait(toolbox, receipt.job_id, MOST_WAIT_S, ctx, submitted))
+            return _receipt_text(receipt)
+        return job_text(await _wait(toolbox, receipt.job_id, _MOST_WAIT_S, ctx, submitted))
 
     @server.tool(annotations=READ, structured_output=False)
     async def wait_for_job(
         ctx: Context,
-        job_id: JobId,
-        timeout_s: Annotated[float, Field(description="Longest wait in seconds.", gt=0, le=MOST_WAIT_S)] = 60,
+        job_id: _JobId,
+        timeout_s: Annotated[
+            float, Field(description="Longest wait in seconds.", gt=0, le=_MOST_WAIT_S)
+        ] = 60,
     ) -> str:
         """Wait until a job has ended, with progress. After the timeout the job goes on, and can be waited for
         again."""
         return job_text(await _wait(toolbox_of(ctx), job_id, timeout_s, ctx, submitted))
 
-    @server.tool(annotations=CANCEL, structured_output=False)
+    @server.tool(annotations=_CANCEL, structured_output=False)
     async def cancel_job(
         ctx: Context,
-        job_id: JobId,
+        job_id: _JobId,
         answer: Annotated[ElicitationResult[Confirmation], Resolve(_confirmation)],
         confirm: Annotated[  # noqa: ARG001 - read by _confirmation
             bool, Field(description="True: the person has agreed. Not needed where the client asks.")
@@ -698,14 +691,14 @@ def _add_working_tools(server: MCPServer[Any], toolbox_of: ToolboxOf, submitted:
         return await _call(toolbox_of(ctx).cancel_job, job_id)
 
     @server.tool(annotations=ADD, structured_output=False)
-    async def retry_job(ctx: Context, job_id: JobId) -> str:
+    async def retry_job(ctx: Context, job_id: _JobId) -> str:
         """Queue a failed or cancelled job again."""
         text = await _call(toolbox_of(ctx).retry_job, job_id)
         await _call(submitted)
         return text
 
 
-def _add_resources(server: MCPServer[Any], toolbox_of: ToolboxOf) -> None:
+def _add_resources(server: MCPServer[Any], toolbox_of: _ToolboxOf) -> None:
     @server.resource("job://{job_id}", mime_type="application/json", title="Job")
     async def job(ctx: Context, job_id: str) -> str:
         """A job with progress, error and result."""
@@ -731,7 +724,7 @@ async def _wait(
     """
     started, reported, looks = clock.elapsed_s(), -1.0, 0
     while True:
-        if looks % CHECKED_EVERY == 0:
+        if looks % _CHECKED_EVERY == 0:
             await _call(submitted)
         looks += 1
         job = await _call(toolbox.job, job_id)
@@ -764,15 +757,12 @@ async def _read(function: Callable[[str], str], given: str) -> str:
         raise ResourceError(error_text(error)) from error
 
 
-# MCP over HTTP: an ASGI application for one route of a server. The SDK is loaded at the first request.
-
-
-PRINCIPAL = "penstock.principal"
+_PRINCIPAL = "penstock.principal"
 """Key of the request's sender in its scope."""
-MOST_SESSIONS, MOST_PER_KEY = 1_000, 100
+_MOST_SESSIONS, MOST_PER_KEY = 1_000, 100
 """Sessions of agents at the same time. For one more, the one ends that is unused for the longest time: of its
 key, or of the key with the most sessions. Its agent is told so, and begins another one."""
-SESSION = b"mcp-session-id"
+_SESSION = b"mcp-session-id"
 
 
 class McpEndpoint:
@@ -799,7 +789,7 @@ class McpEndpoint:
         async with self._starting:
             if self._manager is None:
                 self._manager = await self._start()
-        owner = scope[PRINCIPAL].name
+        owner = scope[_PRINCIPAL].name
         named = _session(scope["headers"])
 
         async def note(message: MutableMapping[str, Any]) -> None:
@@ -826,7 +816,7 @@ class McpEndpoint:
         counts = Counter(self._owners.values())
         if counts[owner] > MOST_PER_KEY:
             await self._end_oldest(owner)
-        elif len(self._owners) > MOST_SESSIONS:
+        elif len(self._owners) > _MOST_SESSIONS:
             await self._end_oldest(counts.most_common(1)[0][0])
 
     async def _end_oldest(self, owner: str) -> None:
@@ -839,7 +829,7 @@ class McpEndpoint:
             "method": "DELETE",
             "path": "/mcp",
             "query_string": b"",
-            "headers": [(SESSION, oldest)],
+            "headers": [(_SESSION, oldest)],
             "user": _user(owner),
         }
 
@@ -867,22 +857,22 @@ class McpEndpoint:
     def _make_manager(self) -> StreamableHTTPSessionManager:
         from mcp.server.transport_security import TransportSecuritySettings
 
-        server = make_mcp_server(self._toolbox, submitted=lambda: None)
+        server = _make_mcp_server(self._toolbox, submitted=lambda: None)
         server.streamable_http_app(
             # More than are kept: one that begins is counted when it is answered.
-            max_sessions=2 * MOST_SESSIONS,
+            max_sessions=2 * _MOST_SESSIONS,
             transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         )
         return server.session_manager
 
     def _toolbox(self, context: Any) -> Toolbox:
-        principal = context.request_context.request.scope[PRINCIPAL]
+        principal = context.request_context.request.scope[_PRINCIPAL]
         return Toolbox(self._assembly, policy=self._policy.of_key(principal), principal=principal)
 
 
 def _session(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
     """The id of the session that headers name."""
-    return next((value for name, value in headers if name.lower() == SESSION), None)
+    return next((value for name, value in headers if name.lower() == _SESSION), None)
 
 
 def _user(owner: str) -> object:

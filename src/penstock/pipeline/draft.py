@@ -6,8 +6,7 @@ versions of the parts behind a document: a new one means work to repeat.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -30,6 +29,7 @@ from penstock.pipeline.chunk.text import (
 from penstock.pipeline.embed.protocol import Embedder
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Attachment, ExtractedText, Page, Properties, Shape
+from penstock.strict_json import fingerprint
 from penstock.vocabulary import how_many, none_read, with_remedy
 
 OCR_NEEDED = Failure("ERR_NO_TEXT", with_remedy("no text, OCR needed", "Index again with --ocr."))
@@ -240,12 +240,6 @@ OCR_OFF = "off"
 """In the place of the fingerprint of OCR: pages that are pictures were left unread."""
 NO_PICTURES = "none"
 """In the same place: every page has a usable text layer, so that OCR makes no difference."""
-
-
-def fingerprint(parts: Mapping[str, object]) -> str:
-    """16 hex digits of the names and values given, in any order."""
-    canonical = msgspec.json.encode(dict(sorted(parts.items())))
-    return hashlib.sha256(canonical).hexdigest()[:16]
 
 
 def fingerprints(

@@ -23,7 +23,6 @@ from penstock.pipeline.draft import (
     Draft,
     awaiting_ocr,
     build_draft,
-    fingerprint,
     fingerprints,
     keep_reading,
     ocr_in,
@@ -37,6 +36,7 @@ from penstock.pipeline.extract.charset import whole_lines
 from penstock.pipeline.extract.factory import extract, is_plain, is_sandboxed
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits
 from penstock.pipeline.ocr.pages import OcrSetup, combined, page_memory, with_warning_if_poor
+from penstock.strict_json import fingerprint
 from penstock.vocabulary import shown_size
 
 if TYPE_CHECKING:

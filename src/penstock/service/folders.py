@@ -15,9 +15,7 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Place, Source
 from penstock.config import Settings
 from penstock.errors import InvalidRequest, InvalidUrl, PathNotFound
-from penstock.pipeline.walk.ignore import FoundFile, Skipped, Unreadable, WalkRules
 from penstock.pipeline.walk.repository import code_reason, find_repository, is_switching
-from penstock.pipeline.walk.walker import SinglePathRules, walk
 from penstock.pipeline.web import urls
 from penstock.service import paths
 from penstock.service.options import IndexOptions, texts
@@ -28,6 +26,7 @@ from penstock.service.requests import Submission, submission_at
 if TYPE_CHECKING:
     from penstock.catalog.protocol import CatalogSnapshot
     from penstock.catalog.values import KnownSource
+    from penstock.pipeline.walk.ignore import FoundFile, WalkRules
     from penstock.service.documents import Documents
 
 _NO_PREVIEW = "Use --depth 0 for the page alone, or --max-pages N, instead of --dry-run."
@@ -157,6 +156,8 @@ def _walked(root: str, item_type: str, options: Mapping[str, Any]) -> dict[str, 
 
 def _walk_rules(submission: Submission, settings: Settings) -> WalkRules:
     """The rules by which the job of a submission walks its folder."""
+    from penstock.pipeline.walk.ignore import WalkRules
+
     payload = submission["payload"]
     return WalkRules(
         include=tuple(payload.get("patterns", ())),
@@ -171,6 +172,9 @@ def _walk_rules(submission: Submission, settings: Settings) -> WalkRules:
 
 def preview_of(catalog: Catalog, place: Place, submission: Submission, settings: Settings) -> Preview:
     """Count the files that a submission would compare, by size and time alone."""
+    from penstock.pipeline.walk.ignore import FoundFile, Skipped, Unreadable
+    from penstock.pipeline.walk.walker import walk
+
     payload = submission["payload"]
     root = payload.get("folder_path") or payload.get("project_root")
     if root is not None and urls.is_web_url(root):
@@ -280,6 +284,8 @@ class ChangePlan:
         self, snapshot: CatalogSnapshot, paths: Sequence[str]
     ) -> tuple[list[str], list[tuple[str, os.stat_result]], bool]:
         """Missing known paths, and paths within a walk. True: only a walk can decide about the rest."""
+        from penstock.pipeline.walk.walker import SinglePathRules
+
         rules = SinglePathRules(self.root, _walk_rules(self.whole(), self._settings))
         gone: list[str] = []
         there: list[tuple[str, os.stat_result]] = []

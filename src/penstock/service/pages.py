@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import reduce
 from pathlib import Path
-from queue import LifoQueue
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
 
@@ -24,9 +23,11 @@ from penstock.errors import JobError, OutputFailed, PageImageMissing, UnknownDoc
 from penstock.handlers.members import container_of, read_file
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Content, ExtractLimits, PageImage, PlacedWord
-from penstock.pipeline.extract.sandbox.sandbox import Sandbox
 from penstock.state_directory import make_private, private_opener
 from penstock.vocabulary import how_many
+
+if TYPE_CHECKING:
+    from penstock.pipeline.extract.sandbox.sandbox import Sandbox
 
 _PAGES_AT_ONCE = 100
 _LONGEST_NAME = 200
@@ -329,6 +330,11 @@ class PageImages:
     def __init__(
         self, catalog: Catalog, limits: ExtractLimits, directory: Path, *, most_bytes: int = _CACHE_BYTES
     ) -> None:
+        # Imported here: search loads this module for the texts of pages.
+        from queue import LifoQueue
+
+        from penstock.pipeline.extract.sandbox.sandbox import Sandbox
+
         self._catalog = catalog
         self._limits = limits
         self._directory = directory

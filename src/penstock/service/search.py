@@ -30,7 +30,8 @@ from penstock.catalog.rules.words import (
 from penstock.catalog.values import ChunkView, Filters, KeywordHit, Space
 from penstock.config import Settings
 from penstock.errors import InvalidRequest, InvalidSetting, JobError, NotInGraph, ServiceUnavailable
-from penstock.pipeline.embed.protocol import Embedder, count_tokens
+from penstock.pipeline.embed.protocol import Embedder
+from penstock.pipeline.embed.static import count_tokens
 from penstock.pipeline.endpoint import ServiceGuard
 from penstock.pipeline.vectors.protocol import NearestVectors, NearVector, PublishedChunks
 from penstock.service.documents import catalog_filters

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import unicodedata
+from typing import NamedTuple
 
 import pytest
 
 from penstock.errors import DocumentTooLarge, UnreadableDocument
-from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.factory import extract, extractor
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, Page

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.config import VECTOR_STORE_SCHEMES, Settings
+from penstock.config import NO_STORE, VECTOR_STORE_SCHEMES, Settings
 from penstock.errors import DriverMissing, InvalidSetting
 from penstock.extensions import ExtensionKind, find, install_remedy
 from penstock.vector_stores.protocol import SETTING, VectorStoreUrl
@@ -12,7 +12,6 @@ from penstock.vector_stores.protocol import SETTING, VectorStoreUrl
 if TYPE_CHECKING:
     from penstock.vector_stores.protocol import VectorStore
 
-DEFAULT = "default"
 _EXTRAS = {
     "qdrant": ("qdrant", "qdrant_client"),
     "chroma": ("chroma", "chromadb"),
@@ -23,7 +22,7 @@ _EXTRAS = {
 
 def open_vector_store(settings: Settings) -> VectorStore | None:
     """Make the store of the settings; None: the catalog itself is searched."""
-    if settings.vector_store == DEFAULT:
+    if settings.vector_store == NO_STORE:
         return None
     url = VectorStoreUrl(settings.vector_store)
     added = None if url.scheme in VECTOR_STORE_SCHEMES else find(ExtensionKind.VECTOR_STORE, url.scheme)

@@ -21,6 +21,7 @@ from typing import NoReturn
 
 import msgspec
 
+import penstock.handlers.phases  # noqa: F401 - what the tasks of a forked process need is loaded before
 from penstock.catalog.values import Phase
 from penstock.errors import InvalidText, PenstockError, StoreError
 from penstock.handlers.context import Registry

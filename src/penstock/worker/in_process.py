@@ -10,7 +10,6 @@ import itertools
 import math
 import os
 import signal
-import socket
 import stat
 import threading
 import time
@@ -35,7 +34,6 @@ from penstock.queue.job import CHILDREN, Beat, Claim, ClaimRequest, Job, JobQuer
 from penstock.queue.payloads import is_off_disk, normal_path
 from penstock.queue.protocol import Queue
 from penstock.worker import orphans
-from penstock.worker.child import BesideJobs
 from penstock.worker.executor import (
     Breakers,
     Executor,
@@ -84,6 +82,11 @@ class ThreadWorker:
         lease_by_type: Mapping[str, timedelta],
         open_documents: Callable[[Registry], DocumentTools] | None = None,
     ) -> None:
+        # Imported here: a command that runs one small job loads this module, and has no thread worker.
+        import socket
+
+        from penstock.worker.child import BesideJobs
+
         self._queue = queue
         self._registry = registry
         self._state = SharedState.in_memory()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -38,8 +38,6 @@ from penstock.catalog.values import (
     TaskStatus,
 )
 from penstock.errors import FingerprintMismatch, InvalidText, NoText, StoreError, TokenLimitReached
-from penstock.handlers.generations import EMBEDDED, RESTART_NOTES
-from penstock.handlers.phases import Phases
 from penstock.handlers.source_files import NO_FILES, UnusedFiles
 from penstock.pipeline.chunk.text import CHARS_PER_TOKEN
 from penstock.queue import transitions
@@ -49,6 +47,9 @@ from penstock.queue.transitions import TIMED_OUT
 from penstock.vocabulary import how_many, none_read, split_remedy, with_remedy
 from penstock.worker.orphans import JobPages, document_of
 from penstock.worker.shared_state import TASKS, ExecutingJob, SharedState
+
+if TYPE_CHECKING:
+    from penstock.handlers.phases import Phases
 
 log = logging.getLogger("penstock.worker")
 
@@ -180,6 +181,9 @@ def _settlement_for(
     if document is None:
         return transitions.released(job, "its document is gone; the file is read again")
     if document.state is GenerationState.DROPPED:
+        # Imported here: this module is also loaded where a folder turns out to be unchanged.
+        from penstock.handlers.generations import RESTART_NOTES
+
         if document.note in RESTART_NOTES:
             return transitions.released(job, document.note)
         return transitions.done(job, result_json=_json({"outcome": document.note or "superseded"}))
@@ -226,6 +230,8 @@ def _ledger_entry(job: Job, document: Document, settlement: Settlement) -> Ledge
 
 
 def _result(job: Job, document: Document, missing: list[MissingPart], made: ChunkOrigins) -> dict[str, Any]:
+    from penstock.handlers.generations import EMBEDDED
+
     result: dict[str, Any] = {
         "outcome": "indexed",
         "pages": document.page_count,

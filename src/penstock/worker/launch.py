@@ -23,25 +23,20 @@ from penstock.errors import (
     InvalidSetting,
     StoreDenied,
 )
-from penstock.graph_assembly import keep_graph
 from penstock.handlers.source_files import SourceFiles
 from penstock.process_start import log_to_stderr
 from penstock.queue.protocol import Queue
 from penstock.state_directory import make_private
 from penstock.store_outage import workers_directory
 from penstock.store_url import StoreUrl
-from penstock.vector_assembly import keep_vectors
 
 if TYPE_CHECKING:
     from penstock.assembly import Assembly
     from penstock.backup.backups import BackupReport
-    from penstock.catalog.protocol import Catalog
-    from penstock.graph_stores.protocol import GraphCopy
     from penstock.handlers.context import Registry
     from penstock.service.doctor import Diagnosis
     from penstock.service.functions import FunctionJobs
     from penstock.worker.in_process import SmallJobOptions
-    from penstock.worker.store_keeper import StoreKeeper
     from penstock.worker.supervisor import OnDemandWorker, Supervisor, WorkerOptions
 
 _JOBS = "jobs"
@@ -172,9 +167,7 @@ class Worker:
             lanes=tuple(Phase(lane) for lane in self._lanes if lane != _JOBS) if has_documents else (),
             ocr_workers=min(settings.ocr_workers or max(self.processes // 2, 1), max(self.processes, 1)),
             background_lanes=_background_lanes(settings),
-            keep_stores=functools.partial(_keep_stores, settings, assembly.open_catalog)
-            if has_documents
-            else None,
+            keep_stores=assembly.keep_stores if has_documents else None,
             source_files=SourceFiles.of(settings),
             one_host=needs_one_host(settings),
             start_method=self._start_method,
@@ -194,26 +187,15 @@ class Worker:
         return True
 
 
-def _keep_stores(
-    settings: Settings, open_catalog: Callable[[], Catalog], catalog: Catalog
-) -> list[StoreKeeper]:
-    """Start the upkeep of the outside stores in the settings."""
-    keepers = (
-        keep_vectors(settings, open_catalog, catalog),
-        keep_graph(settings, open_catalog, catalog),
-    )
-    return [keeper for keeper in keepers if keeper is not None]
-
-
 def _background_lanes(settings: Settings) -> tuple[Phase, ...]:
     """Lanes with tasks waiting for a service: a language model, or an outside graph store."""
-    waits = settings.graph_endpoint_url is not None or settings.graph_store != "default"
+    waits = settings.graph_endpoint_url is not None or settings.graph_store != config.NO_STORE
     return (EXTRACTING,) if waits else ()
 
 
-def diagnose(assembly: Assembly, open_graph_store: Callable[[], GraphCopy | None], *, fix: bool) -> Diagnosis:
+def diagnose(assembly: Assembly, *, fix: bool) -> Diagnosis:
     """Check an installation with all that its workers need, and repair what is safe with ``fix``."""
-    from penstock.pipeline_assembly import refuse_unusable_embedder
+    from penstock.graph_stores.factory import open_graph_store
     from penstock.service import doctor
     from penstock.worker.liveness_lock import any_worker_dead, release_dead
 
@@ -222,8 +204,8 @@ def diagnose(assembly: Assembly, open_graph_store: Callable[[], GraphCopy | None
         open_queue=assembly.open_queue,
         open_catalog=assembly.open_catalog,
         open_vector_store=lambda: assembly.vector_store,
-        open_graph_store=open_graph_store,
-        check_model=lambda: refuse_unusable_embedder(settings),
+        open_graph_store=lambda: open_graph_store(settings),
+        check_model=assembly.refuse_unusable_embedder,
         any_dead_worker=lambda: any_worker_dead(_own_directory(settings)),
         release_dead=lambda queue, catalog: release_dead(queue, _own_directory(settings), catalog),
     )

@@ -11,7 +11,6 @@ import msgspec
 
 from penstock.errors import PermanentFailure, ServiceUnavailable
 from penstock.pipeline.budget import CallLimits
-from penstock.pipeline.draft import fingerprint
 from penstock.pipeline.endpoint import (
     BadAnswer,
     EndpointOptions,
@@ -20,6 +19,7 @@ from penstock.pipeline.endpoint import (
     ServiceGuard,
 )
 from penstock.pipeline.endpoint_client import Endpoint
+from penstock.strict_json import fingerprint
 
 if TYPE_CHECKING:
     import numpy as np

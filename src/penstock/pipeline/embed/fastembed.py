@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.errors import InvalidSetting, ModelDamaged, ModelUnavailable
 from penstock.extensions import install_remedy
-from penstock.pipeline.draft import fingerprint
+from penstock.strict_json import fingerprint
 
 if TYPE_CHECKING:
     import numpy as np

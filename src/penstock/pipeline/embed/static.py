@@ -27,7 +27,7 @@ import msgspec
 
 from penstock.catalog.rules.words import STOP_WORDS, humps
 from penstock.errors import InvalidSetting
-from penstock.pipeline.draft import fingerprint
+from penstock.strict_json import fingerprint
 
 if TYPE_CHECKING:
     import numpy as np

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from penstock.pipeline.draft import fingerprint
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.graph.code import SYNTAX, CodeExtractor
 from penstock.pipeline.graph.protocol import GraphExtractor
+from penstock.strict_json import fingerprint
 
 if TYPE_CHECKING:
     from penstock.pipeline.graph.llm import LlmExtractor

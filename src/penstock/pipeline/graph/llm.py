@@ -17,7 +17,6 @@ import msgspec
 from penstock.catalog.graph import MAX_NAME, Entity, Extraction, Relation, name_key
 from penstock.errors import JobError, PermanentFailure, ServiceUnavailable
 from penstock.pipeline.budget import CallLimitReached, CallLimits
-from penstock.pipeline.draft import fingerprint
 from penstock.pipeline.endpoint import (
     BadAnswer,
     EndpointOptions,
@@ -34,9 +33,11 @@ from penstock.pipeline.graph.protocol import (
     PLACE,
     QUANTITY,
     RELATED,
+    SERVICE,
     TERM,
     GraphDocument,
 )
+from penstock.strict_json import fingerprint
 
 _KINDS = (PERSON, ORGANISATION, PLACE, "event", "product", TERM, DATE, QUANTITY, NAME)
 MAX_ENTITIES = 200
@@ -183,7 +184,6 @@ def _is_end(text: str, outside: int, inside: int) -> bool:
     return not all(char.isalnum() for char in pair) or any(char > "\u2e7f" for char in pair)
 
 
-SERVICE = "graph endpoint"
 PROMPT_VERSION = 1
 """Part of the fingerprint. Raised with each change of the prompt, the schema or the rules for answers."""
 PROMPT = f"""You extract a knowledge graph from a passage of a document.

@@ -15,6 +15,9 @@ TERM, DATE, QUANTITY = "term", "date", "quantity"
 RELATED = "related"
 """The relation of names that stand together."""
 
+SERVICE = "graph endpoint"
+"""Name of a language model behind an endpoint, in messages and circuit breakers."""
+
 
 class GraphChunk(msgspec.Struct, frozen=True):
     """A chunk of a document, with the place in the text of the page."""

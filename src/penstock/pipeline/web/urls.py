@@ -272,6 +272,7 @@ def read_article(data: bytes) -> Article:
 def _parsed_html(data: bytes) -> LexborHTMLParser | None:
     from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 
+    # Imported here: every command that takes a path loads this module, and few read a page.
     from penstock.pipeline.extract.html import check_cost, simplified
 
     markup = simplified(clean(decode(data, markup_label).text))

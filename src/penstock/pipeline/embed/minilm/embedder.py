@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InvalidSetting
 from penstock.extensions import install_remedy
-from penstock.pipeline.draft import fingerprint
 from penstock.pipeline.embed.minilm import model_files
 from penstock.pipeline.embed.minilm.model_files import INPUT, OUTPUT
+from penstock.strict_json import fingerprint
 
 if TYPE_CHECKING:
     import numpy as np
