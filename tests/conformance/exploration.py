@@ -8,7 +8,8 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from penstock.queue.rules import rows
+from penstock.queue import engine
+from penstock.queue.redis import queue as redis_queue
 from tests.conformance.crowded_oracle import CrowdedOracle
 from tests.conformance.oracle import Opener
 
@@ -19,7 +20,8 @@ def explore(opener: Opener, *, examples: int, shrink: bool = True, seed: int | N
     machine = machine if seed is None else hypothesis.seed(seed)(machine)
     phases = (Phase.generate, Phase.shrink) if shrink else (Phase.generate,)
     # A resume takes several calls, so that others come in between.
-    with patch.multiple(rows, MOVED_AT_ONCE=2, RESUME_STEPS=1):
+    steps = {"MOVED_AT_ONCE": 2, "RESUME_STEPS": 1}
+    with patch.multiple(engine, **steps), patch.multiple(redis_queue, **steps):
         run_state_machine_as_test(
             machine,
             settings=settings(

@@ -2,8 +2,9 @@
 
 import pytest
 
-from penstock.queue import transitions
+from penstock.queue import engine, transitions
 from penstock.queue.job import Claim, ClaimRequest, Held, JobQuery, Scope, Status
+from penstock.queue.redis import queue as redis_queue
 from penstock.queue.rules import rows
 from tests.conformance.conftest import at, claim_all, claim_one, done, many, new, put, retry, row
 
@@ -16,8 +17,9 @@ LOOKED_AT_ONCE = 3_100
 @pytest.fixture
 def in_small_steps(monkeypatch):
     """Two rows per transaction and one transaction per call, so a resume takes several calls."""
-    monkeypatch.setattr(rows, "MOVED_AT_ONCE", 2)
-    monkeypatch.setattr(rows, "RESUME_STEPS", 1)
+    for module in (engine, redis_queue):
+        monkeypatch.setattr(module, "MOVED_AT_ONCE", 2)
+        monkeypatch.setattr(module, "RESUME_STEPS", 1)
 
 
 def of(tenant, number, prefix="k", **fields):
