@@ -20,8 +20,10 @@ def explore(opener: Opener, *, examples: int, shrink: bool = True, seed: int | N
     machine = machine if seed is None else hypothesis.seed(seed)(machine)
     phases = (Phase.generate, Phase.shrink) if shrink else (Phase.generate,)
     # A resume takes several calls, so that others come in between.
-    steps = {"MOVED_AT_ONCE": 2, "RESUME_STEPS": 1}
-    with patch.multiple(engine, **steps), patch.multiple(redis_queue, **steps):
+    with (
+        patch.multiple(engine, MOVED_AT_ONCE=2, RESUME_STEPS=1),
+        patch.multiple(redis_queue, MOVED_AT_ONCE=2, RESUME_STEPS=1),
+    ):
         run_state_machine_as_test(
             machine,
             settings=settings(
