@@ -138,7 +138,7 @@ BATCH = 100
 def statements(queue: PostgresQueue, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """List the statements sent by the queue, by name if known."""
     sent: list[str] = []
-    names = {text: name for name, text in POSTGRES.items()}
+    names = {text: name for name, text in POSTGRES.formatted().items()}
     execute = PostgresRows.execute
 
     def noted(rows: PostgresRows, statement: str, values: Any) -> Any:
