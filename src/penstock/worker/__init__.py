@@ -29,11 +29,10 @@ Without children, in the caller's process:
     in_process         a worker in a thread, and the jobs and small folders that a command runs itself
 
 The way of a job: ``Child._claim`` takes a batch through ``Outbox.exchange``, which settles earlier results in
-the same transaction. ``Child._execute`` writes the jobs of one call to the shared state, and ``Executor.run``
-calls the handler. ``Child._finish`` puts the settlements into the outbox. Meanwhile the supervisor renews the
-lease and writes the progress (``Supervisor._renew``, ``_sync_progress``), and the watchdog kills the child if
-a job exceeds its time. After a death ``ProcessPool.collect_dead`` and ``settle_dead`` settle the jobs: those
-being executed are lost or failed, the others are released. When the supervisor dies too, another worker on
-the host does the same through ``liveness_lock.release_dead``; on another host the reaper waits for the lease
-to end.
+the same transaction. ``Executor.execute`` writes the jobs of one call to the shared state and calls the
+handler. ``Child._finish`` puts the settlements into the outbox. Meanwhile the supervisor renews the lease and
+writes the progress (``Supervisor._renew``, ``_sync_progress``), and the watchdog kills the child if a job
+exceeds its time. After a death ``ProcessPool.collect_dead`` and ``settle_dead`` settle the jobs: those being
+executed are lost or failed, the others are released. When the supervisor dies too, another worker on the host
+does the same through ``liveness_lock.release_dead``; on another host the reaper waits for the lease to end.
 """

@@ -23,7 +23,7 @@ import msgspec
 
 from penstock.catalog.values import Phase
 from penstock.errors import InvalidText, PenstockError, StoreError
-from penstock.handlers.context import Context, Registry
+from penstock.handlers.context import Registry
 from penstock.queue import transitions
 from penstock.queue.job import CHILDREN, Claim, ClaimRequest, Settlement
 from penstock.queue.protocol import Queue
@@ -34,9 +34,6 @@ from penstock.worker.executor import (
     Executor,
     Outbox,
     Stopped,
-    beside_context,
-    context_factory,
-    executing_job,
 )
 from penstock.worker.lanes import DocumentTools, Lanes
 from penstock.worker.orphans import OrphanedClaims
@@ -207,21 +204,18 @@ class BesideJobs:
     for one costs next to nothing. The number is bounded: beyond it, jobs are released for a while.
 
     Such a job bounds its own time, so the watchdog does not look at it, and a cancel takes effect after the
-    attempt. When its process dies, it is released: a delivery does not crash a process. ``add_results`` takes
-    their results, from any thread.
+    attempt. When its process dies, it is released: a delivery does not crash a process.
     """
 
     def __init__(
         self,
         executor: Executor,
         state: SharedState,
-        make_context: Callable[[Claim], Context],
-        add_results: Callable[[list[Settlement]], object],
+        outbox: Outbox,
     ) -> None:
         self._executor = executor
         self._state = state
-        self._make_context = make_context
-        self._add_results = add_results
+        self._outbox = outbox
         self._changed = threading.Condition()
         self._running: dict[tuple[str, int], ExecutingJob] = {}
 
@@ -260,7 +254,7 @@ class BesideJobs:
 
     def _run(self, claim: Claim) -> None:
         try:
-            self._add_results(self._executor.run([claim], lambda _, one: self._make_context(one)))
+            self._outbox.add(self._executor.run_beside(claim, self._outbox))
             self._state.count_beside()
         finally:
             # Only now: until its result is in the outbox, the job counts as running.
@@ -328,8 +322,7 @@ class Child:
         self._breakers = Breakers()
         self._executor = Executor(registry, self._breakers)
         self._outbox = Outbox(queue, state)
-        context = beside_context(self._breakers, self._outbox)
-        self._beside = BesideJobs(self._executor, state, context, self._outbox.add)
+        self._beside = BesideJobs(self._executor, state, self._outbox)
         self._orphans = OrphanedClaims(queue, options.worker_id)
         self._batch_size = BatchSize()
         self._claimed = ClaimedJobs()
@@ -530,7 +523,9 @@ class Child:
             log.warning("released %s: %s", how_many(len(claims) + len(self._claimed), "job"), _LEASE_OVER)
             self._return(claims, _LEASE_OVER)
             return
-        number, settlements = self._execute(claims, started)
+        number, settlements = self._executor.execute(
+            claims, self._state, self._outbox, started, self._guard.execution
+        )
         ended = self._now()
         self._batch_size.record(kind, (ended - started) / len(claims), self._executor.batch_size(claims[0]))
         self._batch_size.record_jobs(ended - started, single=self._single_claim, now=ended)
@@ -574,12 +569,6 @@ class Child:
         lease = self._options.lease_by_type.get(item_type, self._options.lease)
         held_since = max(claimed_at, self._state.renewed_at)
         return claimed_at < self._state.renewed_late_at or now - held_since > lease.total_seconds()
-
-    def _execute(self, claims: list[Claim], started: float) -> tuple[int, list[Settlement]]:
-        number = self._state.begin(tuple(map(executing_job, claims)), started)
-        contexts = context_factory(self._state, number, self._breakers, self._outbox)
-        with self._guard.execution(number):
-            return number, self._executor.run(claims, contexts)
 
     def _forget_released(self, number: int) -> None:
         """Drop what the supervisor released behind an execution. Once that is over, it releases no more."""

@@ -508,43 +508,9 @@ def executing_job(claim: Claim) -> ExecutingJob:
     return ExecutingJob(claim.queue_id, claim.claim_number, timeout_s)
 
 
-def beside_context(breakers: Breakers, outbox: Outbox) -> Callable[[Claim], Context]:
-    """Make the contexts of jobs in threads, which have no place for progress and no flag to stop."""
-
-    def make(claim: Claim) -> Context:
-        return Context(
-            claim,
-            report=lambda _: None,
-            stop_requested=lambda: False,
-            guard_service=breakers.calling,
-            settle=outbox.settle_now,
-            read_job=outbox.read_job,
-        )
-
-    return make
-
-
-def context_factory(
-    state: SharedState, number: int, breakers: Breakers, outbox: Outbox
-) -> Callable[[int, Claim], Context]:
-    """Make the contexts of one execution: progress and cancel flags go through the shared state."""
-
-    def make(index: int, claim: Claim) -> Context:
-        return Context(
-            claim,
-            report=lambda text: state.write_progress(number, index, text),
-            stop_requested=lambda: state.stop_requested(number, index),
-            guard_service=breakers.calling,
-            settle=outbox.settle_now,
-            mark=lambda mark: state.mark_file(number, mark, _monotonic()),
-            read_job=outbox.read_job,
-            index=index,
-        )
-
-    return make
-
-
 class Executor:
+    """Calls the handlers of a registry, for a child, a worker in a thread or the small job of a command."""
+
     def __init__(self, registry: Registry, breakers: Breakers) -> None:
         self._registry = registry
         self._breakers = breakers
@@ -558,6 +524,50 @@ class Executor:
         """True for a job that mostly waits for the network; see ``BesideJobs``."""
         handler = self._registry.find(claim.item_type, claim.op)
         return handler is not None and handler.beside is not None and handler.beside(claim)
+
+    def execute(
+        self,
+        claims: Sequence[Claim],
+        state: SharedState,
+        outbox: Outbox,
+        started: float,
+        guarded: Callable[[int], AbstractContextManager[None]] = lambda _: nullcontext(),
+    ) -> tuple[int, list[Settlement]]:
+        """Run these claims as one execution; return its number, which ``guarded`` gets too, and the results.
+
+        Progress and cancel flags go through the shared state. The caller ends the execution there.
+        """
+        number = state.begin(tuple(map(executing_job, claims)), started)
+
+        def make_context(index: int, claim: Claim) -> Context:
+            return Context(
+                claim,
+                report=lambda text: state.write_progress(number, index, text),
+                stop_requested=lambda: state.stop_requested(number, index),
+                guard_service=self._breakers.calling,
+                settle=outbox.settle_now,
+                mark=lambda mark: state.mark_file(number, mark, _monotonic()),
+                read_job=outbox.read_job,
+                index=index,
+            )
+
+        with guarded(number):
+            return number, self.run(claims, make_context)
+
+    def run_beside(self, claim: Claim, outbox: Outbox) -> list[Settlement]:
+        """Run a job in this thread, beside others: without a place for progress and a flag to stop."""
+
+        def make_context(_: int, claim: Claim) -> Context:
+            return Context(
+                claim,
+                report=lambda _: None,
+                stop_requested=lambda: False,
+                guard_service=self._breakers.calling,
+                settle=outbox.settle_now,
+                read_job=outbox.read_job,
+            )
+
+        return self.run([claim], make_context)
 
     def runs_own(self, claim: Claim) -> bool:
         """True for a job of Penstock itself, such as the indexing of a file."""

@@ -41,9 +41,6 @@ from penstock.worker.executor import (
     Executor,
     Outbox,
     Stopped,
-    beside_context,
-    context_factory,
-    executing_job,
 )
 from penstock.worker.lanes import DocumentNotifier, DocumentTools, Lanes
 from penstock.worker.liveness_lock import ONE_JOB, SUFFIX, LivenessLock, release_dead, state_path
@@ -90,11 +87,9 @@ class ThreadWorker:
         self._queue = queue
         self._registry = registry
         self._state = SharedState.in_memory()
-        self._breakers = Breakers()
-        self._executor = Executor(registry, self._breakers)
+        self._executor = Executor(registry, Breakers())
         self._outbox = Outbox(queue, self._state)
-        context = beside_context(self._breakers, self._outbox)
-        self._beside = BesideJobs(self._executor, self._state, context, self._outbox.add)
+        self._beside = BesideJobs(self._executor, self._state, self._outbox)
         name = f"{socket.gethostname()}-{os.getpid()}-thread-{id(self):x}"
         self._request = ClaimRequest(name, 1, lease, lease_by_type)
         self._lease = lease
@@ -172,9 +167,7 @@ class ThreadWorker:
             if no_room is not None:
                 self._outbox.add([no_room])
             return
-        number = self._state.begin((executing_job(claim),), time.monotonic())
-        contexts = context_factory(self._state, number, self._breakers, self._outbox)
-        settlements = self._executor.run([claim], contexts)
+        number, settlements = self._executor.execute([claim], self._state, self._outbox, time.monotonic())
         timed_out = self._late == number and settlements[0].status is Status.CANCELLED
         if timed_out:
             settlements = [transitions.timed_out(claim)]
@@ -561,11 +554,17 @@ class _Execution:
         members = itertools.takewhile(lambda claim: (claim.item_type, claim.op) == kind, claims)
         return list(itertools.islice(members, self._executor.batch_size(claims[0])))
 
-    def _execute(self, claims: Sequence[Claim]) -> None:
-        number = self._number = self._state.begin(tuple(map(executing_job, claims)), time.monotonic())
+    @contextmanager
+    def _stoppable(self, number: int) -> Iterator[None]:
+        self._number = number
         if self.overdue:
             self._request_stop()
-        results = self._executor.run(claims, context_factory(self._state, number, Breakers(), self._outbox))
+        yield
+
+    def _execute(self, claims: Sequence[Claim]) -> None:
+        _, results = self._executor.execute(
+            claims, self._state, self._outbox, time.monotonic(), self._stoppable
+        )
         if self.overdue:
             # Its end is stored, and this one would be refused.
             results = [result for result in results if result.queue_id != self.overdue]
