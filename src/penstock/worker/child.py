@@ -39,7 +39,7 @@ from penstock.worker.executor import (
 from penstock.worker.lanes import DocumentTools, Lanes
 from penstock.worker.orphans import OrphanedClaims
 from penstock.worker.outage import OUTAGE, OutageRetry
-from penstock.worker.process_guard import REPLACED, Isolation, ProcessGuard, RecyclePolicy
+from penstock.worker.process_guard import Isolation, ProcessGuard, RecyclePolicy
 from penstock.worker.shared_state import MOST_MEMBERS, ExecutingJob, SharedState
 
 
@@ -277,6 +277,7 @@ _SETTLE_AT = 100
 _SETTLE_AFTER_S = 0.05
 RELEASE_AFTER_S = 1.0
 """Claimed jobs that wait this long behind a slow job are released for other workers."""
+_REPLACED = "its process was replaced"
 _LEASE_OVER = "its lease may have ended before it began"
 _OLDEST_EVERY = 16
 _CLAIM_EVERY_S = 0.25
@@ -508,7 +509,7 @@ class Child:
             return
         kind = (claims[0].item_type, claims[0].op)
         if not self._isolation.may_run(claims[0]):
-            self._return(claims, REPLACED)
+            self._return(claims, _REPLACED)
             return
         if self._isolation.beside:
             self._start_beside(claims[0])

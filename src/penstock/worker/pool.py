@@ -25,7 +25,7 @@ from typing import Any
 
 import msgspec
 
-from penstock import clock
+from penstock import clock, traces
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Phase
 from penstock.errors import DiskFull, PenstockError
@@ -42,7 +42,7 @@ from penstock.worker.child import Child, ChildOptions
 from penstock.worker.executor import error_text
 from penstock.worker.lanes import DocumentTools, settle_dead_tasks
 from penstock.worker.liveness_lock import LivenessLock, state_path
-from penstock.worker.process_guard import ProcessGuard, end_process, open_state
+from penstock.worker.process_guard import ProcessGuard
 from penstock.worker.shared_state import Execution, SharedState
 from penstock.worker.store_keeper import StoreKeeper
 
@@ -273,7 +273,7 @@ def main(
     open_documents: Callable[[Registry], DocumentTools] | None = None,
 ) -> None:
     """Run a child process from start to exit. Queue, handlers and catalog are opened here."""
-    state = open_state(options.state_path)
+    state = _open_state(options.state_path)
     code = 1
     try:
         guard = ProcessGuard(state, options.parent_pid)
@@ -292,7 +292,35 @@ def main(
         else:
             log.exception("a worker process ends")
     finally:
-        end_process(state, code)
+        _end_process(state, code)
+
+
+def _open_state(path: str) -> SharedState:
+    """Open the state that the supervisor made for this process; end the process if it is gone.
+
+    Another worker removes it after a supervisor that died meanwhile. This process has no claims yet.
+    """
+    try:
+        return SharedState(Path(path))
+    except FileNotFoundError:
+        log.warning("a worker process ends at its start: %s is gone, its worker died", path)
+        raise SystemExit(1) from None
+
+
+def _end_process(state: SharedState, code: int) -> None:
+    """Exit at once. Returning from ``main`` would wait for threads left running by a handler."""
+    try:
+        # From now on the supervisor waits only briefly: a full pipe, or a lock that is never released, would
+        # keep this process for ever.
+        state.set_leaving(time.monotonic())
+        for shut_down in (traces.flush, logging.shutdown):
+            with suppress(BaseException):
+                shut_down()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(BaseException):
+                stream.flush()
+    finally:
+        os._exit(code)
 
 
 _CRASH_PAUSE_S = 0.2

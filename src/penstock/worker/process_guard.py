@@ -29,14 +29,13 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 
-from penstock import traces
 from penstock.queue.job import Claim
 from penstock.vocabulary import how_many
 from penstock.worker.executor import Executor, Stopped, function_name
@@ -286,35 +285,6 @@ def _reset_signals() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def open_state(path: str) -> SharedState:
-    """Open the state that the supervisor made for this process; end the process if it is gone.
-
-    Another worker removes it after a supervisor that died meanwhile. This process has no claims yet.
-    """
-    try:
-        return SharedState(Path(path))
-    except FileNotFoundError:
-        log.warning("a worker process ends at its start: %s is gone, its worker died", path)
-        raise SystemExit(1) from None
-
-
-def end_process(state: SharedState, code: int) -> None:
-    """Exit at once. Returning from ``main`` would wait for threads left running by a handler."""
-    try:
-        # From now on the supervisor waits only briefly: a full pipe, or a lock that is never released, would
-        # keep this process for ever.
-        state.set_leaving(time.monotonic())
-        for shut_down in (traces.flush, logging.shutdown):
-            with suppress(BaseException):
-                shut_down()
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(BaseException):
-                stream.flush()
-    finally:
-        os._exit(code)
-
-
-REPLACED = "its process was replaced"
 _PAYLOAD_START = '{"function_name":'
 _LOOK_EVERY_S = 1.0
 _THREADS, _DESCRIPTORS = 64, 1_024
