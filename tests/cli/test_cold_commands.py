@@ -63,7 +63,7 @@ HEAVY = frozenset(
 
 OF_CHANGED_FILES = frozenset(
     "penstock.handlers.files penstock.handlers.phases penstock.handlers.generations "
-    "penstock.pipeline.draft penstock.pipeline.extract.sandbox.sandbox penstock.worker.process_guard "
+    "penstock.pipeline.extract.sandbox.sandbox penstock.worker.process_guard "
     "penstock.catalog.sql.chunks penstock.catalog.sql.removals penstock.catalog.sql.store "
     "penstock.catalog.rules.graph penstock.pipeline.vectors.cache "
     "penstock.pipeline.embed.fastembed penstock.queue.jsonl penstock.service.libraries "

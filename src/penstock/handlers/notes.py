@@ -6,7 +6,7 @@ import hashlib
 import logging
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -15,13 +15,15 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Gate, NewGeneration, NewPage, Phase, Place, Removal, Rename, Source
 from penstock.errors import FingerprintMismatch, UnknownDocument
 from penstock.handlers.context import Context, Later, NotHandledHere
-from penstock.handlers.generations import DraftedGeneration, GenerationBatch
 from penstock.handlers.removal import remove_all
 from penstock.pipeline.budget import MemoryInUse
 from penstock.pipeline.embed.protocol import Embedder, space_of
 from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.pipeline import Pipeline, chunk_sizes
 from penstock.queue.payloads import NOTES, ContentPayload, note_path
+
+if TYPE_CHECKING:
+    from penstock.handlers.generations import DraftedGeneration
 
 log = logging.getLogger("penstock.worker")
 
@@ -82,6 +84,9 @@ class Notes:
 
     def ingest(self, contexts: Sequence[Context]) -> list[Any]:
         self._model.check()
+        # Imported here: a walk in which no file has changed loads this module as well.
+        from penstock.handlers.generations import GenerationBatch
+
         batch = GenerationBatch(self._catalog, self._pipeline)
         answers: list[Any] = [None] * len(contexts)
         batched: list[int] = []
@@ -118,6 +123,8 @@ class Notes:
         if source.path != path:
             asked_at = context.asked_at
             self._catalog.rename(Rename(place=place, old=source.path, new=path, asked_at=asked_at))
+        from penstock.handlers.generations import GenerationBatch
+
         batch = GenerationBatch(self._catalog, self._pipeline)
         batch.add(self._draft(context, former_tags=() if payload.drop_tags else source.tags))
         (answer,) = batch.write()
@@ -169,6 +176,8 @@ class Notes:
             job_id=context.job_id,
             priority=context.claim.priority,
         )
+        from penstock.handlers.generations import DraftedGeneration
+
         return DraftedGeneration(generation=generation, tokens=draft.tokens)
 
 
