@@ -19,7 +19,7 @@ from typing import Any
 
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import publication
-from penstock.catalog.rules.paths import text_hash
+from penstock.catalog.rules.identity import text_hash
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.values import (
     NewChunk,

@@ -15,7 +15,7 @@ import psycopg
 from bench.catalog import VECTOR, Tasks, generation, texts
 from bench.postgres_server import store, work
 from bench.stores import fresh_directory
-from penstock.catalog.rules.paths import text_hash
+from penstock.catalog.rules.identity import text_hash
 from penstock.catalog.sql.postgres import PostgresCatalog
 
 BARE = b"""

@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 
 from bench.pipeline_floor import Loop
-from penstock.catalog.rules.paths import ChunkIds, text_hash
+from penstock.catalog.rules.identity import ChunkIds, text_hash
 from penstock.handlers.generations import MAX_DOCUMENTS
 from penstock.pipeline.budget import MemoryShare
 from penstock.pipeline.embed import open_embedder

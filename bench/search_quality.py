@@ -27,7 +27,7 @@ from penstock.catalog.values import Filters
 from penstock.errors import PenstockError
 from penstock.pipeline.embed import open_space
 from penstock.pipeline.vectors.cache import VectorCache
-from penstock.service.options import Mode
+from penstock.service.requests import Mode
 from penstock.service.search import VECTOR_WEIGHTS, Rankings, SpaceRanking
 
 MODES: tuple[Mode, ...] = ("keyword", "vector", "hybrid")

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock import Penstock, config
-from penstock.catalog.rules.paths import text_hash
+from penstock.catalog.rules.identity import text_hash
 from penstock.catalog.values import Filters, NewChunk, NewGeneration, NewPage, Place
 from penstock.pipeline.embed import open_embedder, open_space
 from penstock.pipeline.embed.protocol import space_of

@@ -13,7 +13,7 @@ from itertools import islice
 import numpy as np
 
 from bench.vectors import windows
-from penstock.catalog.rules.paths import text_hash
+from penstock.catalog.rules.identity import text_hash
 from penstock.catalog.values import NewChunk, NewGeneration, NewPage, Place
 from penstock.pipeline.embed import open_embedder
 from penstock.pipeline.embed.protocol import space_of

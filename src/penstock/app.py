@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from penstock.service.documents import Documents
     from penstock.service.hits import Hit, SearchResult
     from penstock.service.limits import LimitRecord, Limits
-    from penstock.service.options import (
+    from penstock.service.passages import PromptContext
+    from penstock.service.requests import (
         ContextOptions,
         IndexOptions,
         SearchRequest,
         SimilarOptions,
         WhyOptions,
     )
-    from penstock.service.passages import PromptContext
     from penstock.service.schedules import Schedules
     from penstock.service.upkeep import Verifier
     from penstock.service.why import Reason

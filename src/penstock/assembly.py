@@ -167,6 +167,8 @@ class Assembly:
     @_MadeOnce
     def vector_store(self) -> VectorStore | None:
         """The vector store outside the catalog; None: the catalog itself is searched."""
+        if self.settings.vector_store == NO_STORE:
+            return None
         from penstock.vector_stores.factory import open_vector_store
 
         return open_vector_store(self.settings)

@@ -12,6 +12,7 @@ from typing import Any, NoReturn, TypeVar
 
 from penstock import clock
 from penstock.errors import DiskFull, StoreReadOnly, StoreUnavailable
+from penstock.vocabulary import escape_control
 
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s%(job)s: %(message)s"
 TRACE_MARK = "| "
@@ -21,11 +22,6 @@ _REPEATED_EVERY_S = 30.0
 
 T = TypeVar("T")
 log = logging.getLogger("penstock.worker")
-
-
-def escape_control(text: str) -> str:
-    """Replace unprintable characters by escapes such as ``\\n`` or ``\\x1b``."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def _quoted(trace: str) -> str:

@@ -9,6 +9,7 @@ together with the list. A copy, a clone or a moved directory is not in it.
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import re
 import shlex
@@ -16,6 +17,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock import clock
 from penstock.errors import (
@@ -28,6 +30,9 @@ from penstock.errors import (
     StoreUnavailable,
     UntrustedState,
 )
+
+if TYPE_CHECKING:
+    from penstock.store_url import StoreUrl
 
 LIST = "trusted.json"
 TOKEN = "trust"
@@ -343,3 +348,8 @@ def write_refusal(path: Path, error: OSError) -> StoreError:
             return DiskFull(message)
         case _:
             return StoreUnavailable(message, remedy="Choose a directory that can be used.")
+
+
+def workers_directory(state_dir: Path, store: StoreUrl) -> Path:
+    """The directory of a store's workers, where they find jobs of dead workers of the same store."""
+    return state_dir / "workers" / hashlib.sha256(store.resolved.encode()).hexdigest()[:12]

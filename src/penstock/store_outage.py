@@ -6,13 +6,13 @@ A worker that cannot write to its store cannot report there either. Its log has 
 
 from __future__ import annotations
 
-import hashlib
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import msgspec
 
+from penstock.state_directory import workers_directory
 from penstock.store_url import StoreUrl
 
 STORE = "the store"
@@ -38,11 +38,6 @@ class StoreOutage(msgspec.Struct, frozen=True, kw_only=True):
         return (
             f"a worker of this host (process {self.pid}) waits for the store: {self.message}. {self.remedy}"
         )
-
-
-def workers_directory(state_dir: Path, store: StoreUrl) -> Path:
-    """The directory of a store's workers, where they find jobs of dead workers of the same store."""
-    return state_dir / "workers" / hashlib.sha256(store.resolved.encode()).hexdigest()[:12]
 
 
 def _file(directory: Path) -> Path:

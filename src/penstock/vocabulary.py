@@ -108,3 +108,8 @@ def shown_size(count: int) -> str:
         if count >= size:
             return f"{count / size:.1f}".removesuffix(".0") + f" {unit}"
     return how_many(count, "byte")
+
+
+def escape_control(text: str) -> str:
+    """Replace unprintable characters by escapes such as ``\\n`` or ``\\x1b``."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)

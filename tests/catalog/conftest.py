@@ -16,7 +16,7 @@ import pytest
 from penstock.catalog.graph import Entity, Extraction, Relation
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import publication
-from penstock.catalog.rules.paths import text_hash
+from penstock.catalog.rules.identity import text_hash
 from penstock.catalog.values import (
     Document,
     Filters,

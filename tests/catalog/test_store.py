@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules.paths import ChunkIds, text_hash
+from penstock.catalog.rules.identity import ChunkIds, text_hash
 from penstock.catalog.sql.postgres import PostgresCatalog
 from penstock.catalog.values import (
     Failure,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.service.options import Mode
+from penstock.service.requests import Mode
 from tests.documents.conftest import IndexedFolder
 from tests.servers.stores import FIRST, others_later
 

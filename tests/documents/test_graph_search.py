@@ -9,7 +9,7 @@ import pytest
 
 from penstock.errors import NotInGraph
 from penstock.service.hits import Hit
-from penstock.service.options import FilteredScope
+from penstock.service.requests import FilteredScope
 from tests.documents.conftest import IndexedFolder
 
 pytestmark = pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)

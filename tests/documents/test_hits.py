@@ -9,7 +9,7 @@ import pytest
 
 from penstock import Penstock, config
 from penstock.errors import InvalidRequest
-from penstock.service.options import Mode
+from penstock.service.requests import Mode
 from tests.documents.conftest import IndexedFolder, book
 
 OTHER = "One wheel among very many words about the river, the gate and the house of the miller."

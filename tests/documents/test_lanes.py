@@ -12,7 +12,7 @@ import pytest
 
 from penstock import clock
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules.paths import text_hash
+from penstock.catalog.rules.identity import text_hash
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.values import NewChunk, NewGeneration, NewPage, Phase, Place
 from penstock.errors import InvalidText, PenstockError, StoreUnavailable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.catalog.rules.paths import text_hash
+from penstock.catalog.rules.identity import text_hash
 from penstock.errors import JobNotFound, UnknownDocument
 from penstock.queue.job import Status
 from tests.documents.conftest import QUEUES, IndexedFolder

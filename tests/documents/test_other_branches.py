@@ -12,7 +12,7 @@ import pytest
 
 from penstock import Penstock, config
 from penstock.pipeline.embed.static import HashingEmbedder
-from penstock.service.options import Where
+from penstock.service.requests import Where
 from tests.cli.test_projects import check_out
 
 

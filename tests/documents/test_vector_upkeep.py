@@ -11,7 +11,7 @@ import pytest
 
 from penstock import Penstock, clock, config
 from penstock.assembly import Assembly
-from penstock.catalog.rules.paths import text_hash
+from penstock.catalog.rules.identity import text_hash
 from penstock.catalog.values import NewChunk, NewGeneration, NewPage, Place
 from penstock.pipeline.embed.protocol import space_of
 from penstock.pipeline.embed.static import HashingEmbedder

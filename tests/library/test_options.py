@@ -21,8 +21,8 @@ from penstock.service import (
     libraries,
     limits,
     notes,
-    options,
     passages,
+    requests,
     schedules,
     search,
 )
@@ -190,7 +190,7 @@ def test_library_and_client_have_the_same_options(name: str):
 
 
 def keys(shape: str) -> set[str]:
-    return set(get_type_hints(getattr(options, shape)))
+    return set(get_type_hints(getattr(requests, shape)))
 
 
 def test_adapters_have_the_options_of_a_search(app: Penstock):

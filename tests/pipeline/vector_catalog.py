@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from penstock.catalog.rules.paths import text_hash
+from penstock.catalog.rules.identity import text_hash
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.values import NewChunk, NewGeneration, NewPage, Place
 from penstock.clock import now

@@ -8,7 +8,7 @@ from typing import Unpack
 import pytest
 
 from penstock import Penstock, config, errors
-from penstock.service.options import Where
+from penstock.service.requests import Where
 
 
 @pytest.fixture

@@ -12,17 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.catalog.rules import publication
-from penstock.catalog.rules.paths import (
-    NAMESPACE,
-    ChunkIds,
-    at_and_above,
-    below,
-    covers,
-    moved,
-    span,
-    text_hash,
-    text_key,
-)
+from penstock.catalog.rules.identity import NAMESPACE, ChunkIds, text_hash, text_key
+from penstock.catalog.rules.paths import at_and_above, below, covers, moved, span
 from penstock.catalog.rules.phases import (
     CHUNK_PHASES,
     FOLLOWERS,

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.catalog.parts import OutsideStore
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules.paths import text_hash
+from penstock.catalog.rules.identity import text_hash
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.values import NewChunk, NewGeneration, NewPage, Place, Removal
 from penstock.handlers.outside_stores import StoreComparison

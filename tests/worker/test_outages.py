@@ -28,7 +28,8 @@ from penstock.errors import (
 )
 from penstock.queue.job import Status
 from penstock.queue.sqlite.queue import SqliteQueue
-from penstock.store_outage import StoreOutage, clear_outage, read_outage, workers_directory, write_outage
+from penstock.state_directory import workers_directory
+from penstock.store_outage import StoreOutage, clear_outage, read_outage, write_outage
 from penstock.worker.outage import OUTAGE, OutageLog, OutageRetry
 from penstock.worker.upkeep import AFTER_OUTAGE_S, Duties
 from tests.power_loss.recording import COMPILER

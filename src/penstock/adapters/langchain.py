@@ -14,7 +14,7 @@ from pydantic import Field, field_validator
 from penstock.adapters.llama_index import TextPassage, page_passages, passage_of
 from penstock.app import Penstock
 from penstock.client.sync_client import Client
-from penstock.service.options import FilteredScope, SearchRequest, refuse_unknown
+from penstock.service.requests import FilteredScope, SearchRequest, refuse_unknown
 
 
 class PenstockRetriever(BaseRetriever):

@@ -22,7 +22,13 @@ from penstock.catalog.values import Source
 from penstock.client.sync_client import Client
 from penstock.errors import InvalidRequest
 from penstock.service.hits import Hit
-from penstock.service.options import FilteredScope, ListFilters, SearchRequest, Where, refuse_unknown
+from penstock.service.requests import (
+    FilteredScope,
+    ListFilters,
+    SearchRequest,
+    Where,
+    refuse_unknown,
+)
 
 _BATCH = 200
 """Documents listed at a time."""

@@ -54,10 +54,9 @@ from penstock.errors import (
 from penstock.queue.factory import open_queue
 from penstock.queue.job import Job, JobQuery, Scope
 from penstock.queue.limits import Limit, decode_limit, encode_limit, gated
-from penstock.queue.protocol import Queue
+from penstock.queue.protocol import Queue, living_workers
 from penstock.queue.schedules import Schedule, decode_schedule, encode_schedule
 from penstock.queue.transitions import released, settled
-from penstock.service.why import living_workers
 from penstock.store_url import StoreUrl
 from penstock.vocabulary import how_many
 

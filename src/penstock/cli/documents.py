@@ -11,7 +11,7 @@ import click
 
 from penstock.cli import index
 from penstock.cli.exit_codes import REFUSED
-from penstock.cli.hit_page import filtered_path, in_project, owner_word, place_text, relative, tenant_name
+from penstock.cli.hit_page import filtered_path, in_project, owner_word, place_text, relative
 from penstock.cli.index import print_reasons
 from penstock.cli.options import agreed, filter_options
 from penstock.cli.output import (
@@ -35,9 +35,8 @@ if TYPE_CHECKING:
     from penstock.client.collection_calls import ClientCollections
     from penstock.queue.job import Job
     from penstock.service.collections import CollectionRecord, Collections
-    from penstock.service.options import MovedWhere, PathPlace
     from penstock.service.pages import ShownPage
-    from penstock.service.requests import Receipt, Submission
+    from penstock.service.requests import MovedWhere, PathPlace, Receipt, Submission
     from penstock.service.upkeep import Difference
 
 
@@ -619,7 +618,7 @@ def list_collections(session: Session, /, tenant: str | None) -> None:
     elif found:
         rows = [
             (
-                printable(tenant_name(session, one.tenant_id)),
+                printable(session.tenant_name(one.tenant_id)),
                 printable(one.collection),
                 f"{one.documents:,}",
                 f"{one.chunks:,}",
@@ -648,7 +647,7 @@ def show_collection(session: Session, /, name: str, tenant: str | None) -> None:
         fields(
             [
                 ("Collection", printable(record.collection)),
-                (owner_word(session, record.tenant_id), printable(tenant_name(session, record.tenant_id))),
+                (owner_word(session, record.tenant_id), printable(session.tenant_name(record.tenant_id))),
                 ("Documents", f"{record.documents:,}"),
                 ("Partial", f"{record.partial:,}" if record.partial else None),
                 ("Failed", f"{record.failed:,}" if record.failed else None),
@@ -681,7 +680,7 @@ def clear(session: Session, /, name: str, tenant: str | None, yes: bool) -> None
     penstock collection clear handbook --yes
     """
     record = _found(session, name, tenant)
-    owner = f"{owner_word(session, record.tenant_id).lower()} {tenant_name(session, record.tenant_id)}"
+    owner = f"{owner_word(session, record.tenant_id).lower()} {session.tenant_name(record.tenant_id)}"
     if not yes and not agreed(
         f"Remove {how_many(record.documents, 'document')} of collection {printable(record.collection)} "
         f"of {printable(owner)}?"

@@ -14,8 +14,7 @@ from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from penstock.catalog.values import Place
-    from penstock.cli.services import Services
-    from penstock.cli.session import Session
+    from penstock.cli.session import Services, Session
     from penstock.service.hits import Coverage, Hit, HitLocation, SearchResult
     from penstock.service.passages import PromptContext
     from penstock.service.projects import Placement
@@ -265,13 +264,8 @@ def in_project(place: Placement) -> str:
     return "" if place.name is None else f" in project {printable(place.name)}"
 
 
-def tenant_name(session: Session, tenant_id: str) -> str:
-    """The name of a tenant's project, or else the tenant."""
-    return session.project_names.get(tenant_id, tenant_id)
-
-
 def owner_word(session: Session, tenant_id: str) -> str:
-    """What ``tenant_name`` names: a project, or else a tenant."""
+    """What ``Session.tenant_name`` names: a project, or else a tenant."""
     return "Project" if tenant_id in session.project_names else "Tenant"
 
 

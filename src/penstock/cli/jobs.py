@@ -12,7 +12,6 @@ import click
 from penstock import clock
 from penstock.cli import redis
 from penstock.cli.exit_codes import REFUSED, exit_code
-from penstock.cli.hit_page import tenant_name
 from penstock.cli.options import add_path, add_text, agreed, all_words, duration, read_payload
 from penstock.cli.output import age, emit, emit_error, emit_json, fields, printable, space_left, span, table
 from penstock.cli.progress import (
@@ -130,7 +129,7 @@ def _listed(page: list[Job], session: Session) -> str:
             status_and_held(job),
             *([job.error_code if job.status == "failed" else ""] if failed else []),
             age(job.created_at),
-            *([f"{tenant_name(session, job.tenant_id)}/{job.collection}"] if others else []),
+            *([f"{session.tenant_name(job.tenant_id)}/{job.collection}"] if others else []),
         )
         for job in page
     ]
@@ -178,7 +177,7 @@ def _facts(session: Session, view: JobView) -> Iterator[tuple[str, object]]:
     yield "Remedy", details.remedy
     yield "What", f"{job.item_type} {job.op} {target(job)}".strip()
     owner = "Project" if job.tenant_id in session.project_names else "Tenant"
-    name = tenant_name(session, job.tenant_id)
+    name = session.tenant_name(job.tenant_id)
     yield owner, f"{name}, collection {job.collection}, branch {job.branch}"
     yield "Priority", job.priority
     if details.queue_position is not None:
@@ -361,7 +360,7 @@ def _print_documents(session: Session, overview: Overview) -> None:
     header = ["project" if projects else "tenant", "collection", "branch", "documents", "chunks"]
     rows = [
         [
-            printable(tenant_name(session, each.tenant_id)),
+            printable(session.tenant_name(each.tenant_id)),
             each.collection,
             printable(each.branch),
             each.sources,

@@ -22,7 +22,7 @@ import click
 from penstock import clock
 from penstock.cli.exit_codes import PIPE_CLOSED, REFUSED, exit_code
 from penstock.errors import DiskFull, OutputFailed, PenstockError, TooManyFiles
-from penstock.process_start import escape_control
+from penstock.vocabulary import escape_control
 
 _GAP = "  "
 _NARROWEST = 6

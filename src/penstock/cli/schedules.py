@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.hit_page import tenant_name
 from penstock.cli.options import read_payload
 from penstock.cli.output import age, emit, emit_json, fields, table
 from penstock.cli.progress import receipt_as_json
@@ -159,7 +158,7 @@ def show(session: Session, /, name: str, tenant_id: str | None) -> None:
                 ("Skipped", f"{record.skipped:,}" if record.skipped else None),
                 ("Last run", f"{_local(record.last_at)} ({age(record.last_at)})" if record.last_at else None),
                 ("Last job", _last(record)),
-                ("Tenant", tenant_name(session, record.tenant_id)),
+                ("Tenant", session.tenant_name(record.tenant_id)),
             ]
         )
     )

@@ -10,7 +10,7 @@ from penstock.client import collection_calls, library_calls, limit_calls
 from penstock.client import schedule_calls as calls
 from penstock.client.async_transport import AsyncTransport
 from penstock.client.calls import file_name, opened
-from penstock.service.options import (
+from penstock.service.requests import (
     ClientLibraryOptions,
     LibraryOptions,
     ScheduleOptions,

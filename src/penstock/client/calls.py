@@ -17,7 +17,7 @@ import msgspec
 
 from penstock.errors import InvalidRequest, JobNotFound, PathNotFound
 from penstock.service.functions import CallOptions
-from penstock.service.options import (
+from penstock.service.requests import (
     ClientIndexOptions,
     ContextOptions,
     ListFilters,

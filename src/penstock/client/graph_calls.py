@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.client.calls import ApiCall, _get, _same, _target
-from penstock.service.options import EntityOptions, NeighbourOptions, refuse_unknown
+from penstock.service.requests import EntityOptions, NeighbourOptions, refuse_unknown
 
 if TYPE_CHECKING:
     from penstock.catalog.graph import Edge, GraphCounts, Neighbourhood, Node

@@ -11,7 +11,13 @@ import msgspec
 from penstock.client.calls import ApiCall, _id, _same, _submission, _target, file_name, opened, sent_file
 from penstock.client.schedule_calls import Performer
 from penstock.errors import InvalidRequest
-from penstock.service.options import ClientLibraryOptions, LibraryOptions, Where, refuse_unknown, texts
+from penstock.service.requests import (
+    ClientLibraryOptions,
+    LibraryOptions,
+    Where,
+    refuse_unknown,
+    texts,
+)
 
 if TYPE_CHECKING:
     from penstock.service.libraries import IndexedLibrary

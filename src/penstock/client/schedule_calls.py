@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
 import msgspec
 
 from penstock.client.calls import ApiCall, _get, _id, _json, _same, _submission, _target
-from penstock.service.options import ScheduleOptions, TimingChanges, refuse_unknown
+from penstock.service.requests import ScheduleOptions, TimingChanges, refuse_unknown
 
 if TYPE_CHECKING:
     from penstock.service.requests import Receipt

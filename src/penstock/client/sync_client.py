@@ -28,7 +28,7 @@ from penstock.client.transport import (
     Patience,
     Steps,
 )
-from penstock.service.options import ClientIndexOptions, refuse_unknown
+from penstock.service.requests import ClientIndexOptions, refuse_unknown
 
 if TYPE_CHECKING:
     from penstock.catalog.graph import GraphCounts, Neighbourhood
@@ -43,30 +43,28 @@ if TYPE_CHECKING:
     from penstock.service.job_views import DocumentView, JobListing, JobOutcome, JobView
     from penstock.service.jobs import JobFilter
     from penstock.service.notes import NoteView
-    from penstock.service.options import (
+    from penstock.service.pages import ShownPage
+    from penstock.service.passages import PromptContext
+    from penstock.service.requests import (
+        CancelAnswer,
         ContextOptions,
+        Details,
         EntityOptions,
         FailedJobs,
+        HistoryEntry,
         ListFilters,
         MovedWhere,
         NeighbourOptions,
         NoteChanges,
         NoteFilters,
         PathPlace,
-        SearchRequest,
-        SimilarOptions,
-        Where,
-        WhyOptions,
-    )
-    from penstock.service.pages import ShownPage
-    from penstock.service.passages import PromptContext
-    from penstock.service.requests import (
-        CancelAnswer,
-        Details,
-        HistoryEntry,
         Receipt,
         RetryAnswer,
+        SearchRequest,
+        SimilarOptions,
         Stats,
+        Where,
+        WhyOptions,
     )
     from penstock.service.server import Readiness, ServerStatus
     from penstock.service.uploads import UploadRecord

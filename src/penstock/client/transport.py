@@ -38,15 +38,15 @@ from penstock.errors import (
     StoreError,
     UnknownDocument,
 )
-from penstock.service.options import PathPlace, refuse_unknown
+from penstock.service.requests import PathPlace, refuse_unknown
 
 if TYPE_CHECKING:
     import ssl
 
     from penstock.queue.job import Job
     from penstock.service.job_views import DocumentView
-    from penstock.service.options import WhyOptions
     from penstock.service.pages import ShownPage
+    from penstock.service.requests import WhyOptions
 
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.client.calls import ApiCall, _get, _id, _json, _post, _same, _submission, _target
-from penstock.service.options import (
+from penstock.service.requests import (
     FailedJobs,
     MovedWhere,
     NoteChanges,

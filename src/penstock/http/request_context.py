@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from penstock.assembly import Assembly
     from penstock.catalog.values import Source
     from penstock.service.documents import Documents
-    from penstock.service.options import PathPlace
+    from penstock.service.requests import PathPlace
 
 
 _Given = ParamSpec("_Given")

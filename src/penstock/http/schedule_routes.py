@@ -15,7 +15,7 @@ from penstock.http.problems import described, respond
 from penstock.http.request_bodies import MAX_OFFSET, MAX_PAGE, Name, RequestBody, Text, Whole
 from penstock.http.request_context import Reader, Sender, Writer, reads, writes
 from penstock.http.upkeep_routes import TenantQuery
-from penstock.service.options import ScheduleOptions
+from penstock.service.requests import ScheduleOptions
 from penstock.service.schedules import MOST_KEPT, MOST_SHOWN, SHOWN, ScheduleRecord, Schedules
 
 router = APIRouter(prefix="/schedules", tags=["schedules"])

@@ -29,8 +29,8 @@ from penstock.service.graph import (
     graph_record,
 )
 from penstock.service.hits import Hit
-from penstock.service.options import DocumentFilters
 from penstock.service.passages import PromptContext
+from penstock.service.requests import DocumentFilters
 from penstock.service.search import SearchResult
 
 router = APIRouter(tags=["search"])

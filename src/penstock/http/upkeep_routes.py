@@ -17,8 +17,7 @@ from penstock.http.problems import described, respond
 from penstock.http.request_bodies import MAX_PAGE, Name, Project, QueryFields, RequestBody, Text
 from penstock.http.request_context import Reader, Sender, Writer, reads, writes
 from penstock.service.documents import Overview, renaming
-from penstock.service.options import MovedWhere
-from penstock.service.requests import HistoryEntry, RetryAnswer
+from penstock.service.requests import HistoryEntry, MovedWhere, RetryAnswer
 
 
 class NoteBody(RequestBody):

@@ -500,7 +500,7 @@ class StrictTools(MCPServer[Any]):
             known = tool.input_schema.get("properties", {})
             if tool.name == name and (others := arguments.keys() - known):
                 # Imported here: only a refusal needs it.
-                from penstock.service.options import unknown_option
+                from penstock.service.requests import unknown_option
 
                 raise ToolError(error_text(unknown_option(name, min(others), known)))
         return await super().call_tool(name, arguments, context)

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from penstock.catalog.rules.paths import text_hash
+from penstock.catalog.rules.identity import text_hash
 from penstock.catalog.values import Failure, Fingerprints, NewChunk, NewPage, StoredProperties
 from penstock.errors import NoText
 from penstock.pipeline.chunk.text import (

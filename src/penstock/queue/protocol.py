@@ -421,3 +421,9 @@ class QueueDefaults(ABC):
     ) -> SentExchange | None:
         """Send nothing: the result is there at once, or nothing is gained by waiting for it."""
         return None
+
+
+def living_workers(queue: Queue, heartbeat_s: float) -> list[WorkerReport]:
+    """Workers that reported within the last two heartbeats, and not their end."""
+    now = queue.now()
+    return [worker for worker in queue.workers() if worker.alive(now, heartbeat_s)]

@@ -31,13 +31,12 @@ from penstock.pipeline.ocr import protocol
 from penstock.pipeline.ocr.engines import engine_versions
 from penstock.queue import transitions
 from penstock.queue.job import JobQuery
-from penstock.queue.protocol import Queue
+from penstock.queue.protocol import Queue, living_workers
 from penstock.service import keys
 from penstock.service.documents import left_behind
 from penstock.service.runtime_file import RuntimeFile
 from penstock.service.upkeep import Models
 from penstock.service.uploads import INCOMING, RESERVED_BYTES
-from penstock.service.why import living_workers
 from penstock.state_directory import make_private
 from penstock.vector_stores.protocol import VectorStore
 from penstock.vocabulary import how_many

@@ -43,19 +43,22 @@ from penstock.service import paths, why
 from penstock.service.access import LOCAL, Principal
 from penstock.service.folders import Preview, index_submission, placed_payload, preview_of
 from penstock.service.jobs import Jobs
-from penstock.service.options import (
+from penstock.service.paths import real_path
+from penstock.service.projects import Placement, Projects, WantedPlace
+from penstock.service.requests import (
     DocumentFilters,
+    HistoryEntry,
     IndexOptions,
     ListFilters,
     PathPlace,
+    Receipt,
+    Submission,
     Where,
     WhyOptions,
     path_place,
     refuse_unknown,
+    submission_at,
 )
-from penstock.service.paths import real_path
-from penstock.service.projects import Placement, Projects, WantedPlace
-from penstock.service.requests import HistoryEntry, Receipt, Submission, submission_at
 from penstock.service.why import (
     LOW_CONFIDENCE,
     Below,
@@ -69,8 +72,8 @@ from penstock.service.why import (
 if TYPE_CHECKING:
     from penstock.service.libraries import Libraries
     from penstock.service.notes import Notebook
-    from penstock.service.options import MovedWhere
     from penstock.service.pages import ExportedPages, ShownPage
+    from penstock.service.requests import MovedWhere
 
 _MAX_DOCUMENTS = 1_000
 _MAX_PAGES = 1_000

@@ -18,10 +18,9 @@ from penstock.errors import InvalidRequest, InvalidUrl, PathNotFound
 from penstock.pipeline.walk.repository import code_reason, find_repository, is_switching
 from penstock.pipeline.web import urls
 from penstock.service import paths
-from penstock.service.options import IndexOptions, texts
 from penstock.service.paths import real_path
 from penstock.service.projects import Placement
-from penstock.service.requests import Submission, submission_at
+from penstock.service.requests import IndexOptions, Submission, submission_at, texts
 
 if TYPE_CHECKING:
     from penstock.catalog.protocol import CatalogSnapshot

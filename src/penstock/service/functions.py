@@ -54,8 +54,7 @@ from penstock.queue.transitions import HOOK_FIELDS, HookCall
 from penstock.service.job_views import cancelled_children
 from penstock.service.jobs import Jobs
 from penstock.service.limits import checked_key
-from penstock.service.options import refuse_unknown, unknown_option
-from penstock.service.requests import Receipt, Submission
+from penstock.service.requests import Receipt, Submission, refuse_unknown, unknown_option
 from penstock.strict_json import encode_strictly
 
 _MAX_RETRIES = 3

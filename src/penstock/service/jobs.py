@@ -41,10 +41,9 @@ from penstock.queue.job import (
     Status,
     expired,
 )
-from penstock.queue.protocol import CASCADE_BATCH, POSITION_CAP, CountedAddition, Queue
+from penstock.queue.protocol import CASCADE_BATCH, POSITION_CAP, CountedAddition, Queue, living_workers
 from penstock.queue.transitions import HookCall, hook_jobs
 from penstock.service import why
-from penstock.service.options import refuse_unknown
 from penstock.service.paths import real_path
 from penstock.service.requests import (
     CancelAnswer,
@@ -55,6 +54,7 @@ from penstock.service.requests import (
     Stats,
     Submission,
     new_jobs,
+    refuse_unknown,
 )
 from penstock.store_outage import read_outage
 from penstock.strict_json import encode_payload
@@ -444,7 +444,7 @@ class Jobs:
             oldest_pending_at=oldest,
             oldest_pending_age_s=(self.queue.now() - oldest).total_seconds() if oldest else None,
             paused=self.paused(),
-            workers=why.living_workers(self.queue, self.settings.heartbeat_s),
+            workers=living_workers(self.queue, self.settings.heartbeat_s),
             warnings=self._warnings(),
         )
 

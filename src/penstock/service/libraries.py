@@ -18,10 +18,9 @@ from penstock.pipeline.web import urls
 from penstock.queue.payloads import LIBRARIES, library_path, normal_library_name, parse_requirement
 from penstock.service.folders import crawl_fields, with_job_options
 from penstock.service.jobs import Jobs
-from penstock.service.options import LibraryOptions, refuse_unknown
 from penstock.service.paths import real_path
 from penstock.service.projects import Placement
-from penstock.service.requests import Receipt, Submission
+from penstock.service.requests import LibraryOptions, Receipt, Submission, refuse_unknown
 
 _FILE_NAME = (
     r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*?)-(?P<version>v?\d[A-Za-z0-9.!+]*(?:[.-]?(?:rc|a|b|post|dev)\d+)*)"

@@ -15,8 +15,8 @@ from penstock.errors import InvalidRequest, UnknownDocument
 from penstock.pipeline.vectors.protocol import NearestVectors, NearVector
 from penstock.service.documents import Documents
 from penstock.service.hits import Correction, Coverage, Hit, Match, build_hit, collapse, make_snippet, spread
-from penstock.service.options import SimilarOptions, path_place, refuse_unknown
 from penstock.service.pages import joined
+from penstock.service.requests import SimilarOptions, path_place, refuse_unknown
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:

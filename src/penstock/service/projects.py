@@ -23,9 +23,8 @@ from penstock.service import paths
 from penstock.service.access import LOCAL, Principal
 from penstock.service.hits import Coverage, SearchedPart
 from penstock.service.jobs import Jobs
-from penstock.service.options import DocumentFilters, ProjectChoice
 from penstock.service.paths import real_path
-from penstock.service.requests import Receipt, submission_at
+from penstock.service.requests import DocumentFilters, ProjectChoice, Receipt, submission_at
 
 _NO_GIT_BRANCH = "main"
 """The branch of a project that is no git repository."""

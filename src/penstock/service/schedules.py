@@ -23,8 +23,14 @@ from penstock.queue.transitions import BACKUP
 from penstock.service.functions import CallOptions
 from penstock.service.job_views import masked_payload
 from penstock.service.jobs import Jobs
-from penstock.service.options import IndexOptions, ScheduleOptions, refuse_unknown
-from penstock.service.requests import JobWord, Receipt, Submission
+from penstock.service.requests import (
+    IndexOptions,
+    JobWord,
+    Receipt,
+    ScheduleOptions,
+    Submission,
+    refuse_unknown,
+)
 
 if TYPE_CHECKING:
     from penstock.service.documents import Documents

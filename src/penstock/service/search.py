@@ -47,7 +47,8 @@ from penstock.service.hits import (
     spread,
 )
 from penstock.service.hits import SearchResult as SearchResult
-from penstock.service.options import (
+from penstock.service.projects import Places, SearchScope
+from penstock.service.requests import (
     ContextOptions,
     DocumentFilters,
     FilteredScope,
@@ -55,7 +56,6 @@ from penstock.service.options import (
     SearchRequest,
     refuse_unknown,
 )
-from penstock.service.projects import Places, SearchScope
 from penstock.vector_stores.protocol import SERVICE, PointFilter, VectorStore, collection_name
 from penstock.vocabulary import how_many
 

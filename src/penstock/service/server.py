@@ -22,13 +22,12 @@ from penstock.handlers.outside_stores import StoreProgress
 from penstock.handlers.source_files import uploads_directory
 from penstock.queue.job import WORKER_ENDED, Job, JobQuery, Scope, Status, WorkerReport
 from penstock.queue.payloads import TypeName
-from penstock.queue.protocol import Queue
+from penstock.queue.protocol import Queue, living_workers
 from penstock.service.access import Principal
 from penstock.service.documents import Documents
 from penstock.service.job_views import own_stats, running_jobs
 from penstock.service.jobs import Jobs
 from penstock.service.live_changes import LANES, Throughput
-from penstock.service.why import living_workers
 from penstock.state_directory import write_refusal
 from penstock.store_outage import STORE, read_outage
 

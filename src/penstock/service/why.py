@@ -34,9 +34,9 @@ from penstock.catalog.values import (
 from penstock.handlers import members
 from penstock.handlers.members import NOT_READ, container_of, may_hold_members
 from penstock.pipeline.extract import file_types
-from penstock.queue.job import CHILDREN, Held, Job, JobQuery, Position, Scope, Status, WorkerReport
+from penstock.queue.job import CHILDREN, Held, Job, JobQuery, Position, Scope, Status
 from penstock.queue.payloads import library_path
-from penstock.queue.protocol import POSITION_CAP, Queue
+from penstock.queue.protocol import POSITION_CAP, Queue, living_workers
 from penstock.queue.retry import FAILURE_CODES
 from penstock.queue.transitions import Dependencies, dependencies_of
 from penstock.service.requests import HistoryEntry
@@ -499,12 +499,6 @@ def reason(queue: Queue, job: Job, position: Position | None, heartbeat_s: float
     if job.held is Held.PAUSE or scope is not None:
         return _paused(scope)
     return _queued(position, idle=not living_workers(queue, heartbeat_s))
-
-
-def living_workers(queue: Queue, heartbeat_s: float) -> list[WorkerReport]:
-    """Workers that reported within the last two heartbeats, and not their end."""
-    now = queue.now()
-    return [worker for worker in queue.workers() if worker.alive(now, heartbeat_s)]
 
 
 def _running(job: Job) -> str | None:

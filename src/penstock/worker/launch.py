@@ -26,8 +26,7 @@ from penstock.errors import (
 from penstock.handlers.source_files import SourceFiles
 from penstock.process_start import log_to_stderr
 from penstock.queue.protocol import Queue
-from penstock.state_directory import make_private
-from penstock.store_outage import workers_directory
+from penstock.state_directory import make_private, workers_directory
 from penstock.store_url import StoreUrl
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from penstock.catalog.rules.paths import ChunkIds, text_key
+from penstock.catalog.rules.identity import ChunkIds, text_key
 from penstock.catalog.rules.phases import (
     CHUNK_PHASES,
     LATER_PHASES,

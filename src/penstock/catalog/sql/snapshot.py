@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 from penstock.catalog.protocol import BATCH
-from penstock.catalog.rules.paths import PARKED, at_and_above, span, text_key
+from penstock.catalog.rules.identity import text_key
+from penstock.catalog.rules.paths import PARKED, at_and_above, span
 from penstock.catalog.rules.phases import CHUNK_PHASES, PHASES
 from penstock.catalog.sql.search import SearchReads
 from penstock.catalog.sql.statements import INDEX_STATUS, RowType, Statements, column, listed
