@@ -28,8 +28,7 @@ from typing import Any
 from penstock import Penstock, config
 from penstock.catalog.rules.identity import text_hash
 from penstock.catalog.values import Filters, NewChunk, NewGeneration, NewPage, Place
-from penstock.pipeline.embed import open_embedder, open_space
-from penstock.pipeline.embed.protocol import space_of
+from penstock.pipeline.embed import open_embedder, open_space, space_of
 from penstock.pipeline.vectors.cache import VectorCache
 from penstock.pipeline.vectors.directory import open_cache_directory
 from penstock.service.search import Search

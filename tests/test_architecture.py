@@ -210,11 +210,11 @@ def test_no_module_is_a_grab_bag():
         ("pipeline.plan", "import penstock.catalog.sql.store"),
         ("pipeline.extract.text", "from penstock.queue.protocol import Queue"),
         ("worker.child", "from penstock.service import jobs"),
-        ("worker.child", "from penstock.queue.factory import open_queue"),
+        ("worker.child", "from penstock.database.factory import open_queue"),
         ("service.jobs", "from penstock.worker.child import run"),
         ("service.jobs", "from penstock.queue.memory.queue import MemoryQueue"),
         ("service.jobs", "from penstock import Penstock"),
-        ("cli.queue", "from penstock.queue.factory import open_queue"),
+        ("cli.queue", "from penstock.database.factory import open_queue"),
         ("cli.queue", "from penstock.http import routes"),
         ("cli.queue", "import penstock"),
         ("cli.main", "from penstock.app import Penstock"),
@@ -239,7 +239,7 @@ def test_a_wrong_arrow_is_seen(module: str, source: str):
         ("service.jobs", "from penstock.queue.protocol import Queue"),
         ("cli.queue", "from penstock.service.jobs import Jobs\nfrom penstock.cli import tables"),
         ("cli.main", "from penstock.assembly import Assembly"),
-        ("app", "from penstock.queue.factory import open_queue\nfrom penstock.service.jobs import Jobs"),
+        ("app", "from penstock.database.factory import open_queue\nfrom penstock.service.jobs import Jobs"),
     ],
 )
 def test_a_right_arrow_is_let_through(module: str, source: str):

@@ -15,8 +15,7 @@ import numpy as np
 from bench.vectors import windows
 from penstock.catalog.rules.identity import text_hash
 from penstock.catalog.values import NewChunk, NewGeneration, NewPage, Place
-from penstock.pipeline.embed import open_embedder
-from penstock.pipeline.embed.protocol import space_of
+from penstock.pipeline.embed import open_embedder, space_of
 
 CHUNKS_EACH = 10
 COLLECTIONS = 10

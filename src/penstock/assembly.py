@@ -134,13 +134,13 @@ class Assembly:
 
     def open_queue(self) -> Queue:
         """Open the queue of the settings once more."""
-        from penstock.queue.factory import open_queue
+        from penstock.database.factory import open_queue
 
         return open_queue(self.settings)
 
     def open_catalog(self) -> Catalog:
         """Open the catalog of the settings once more."""
-        from penstock.catalog.factory import open_catalog
+        from penstock.database.factory import open_catalog
 
         return open_catalog(self.settings)
 
@@ -152,7 +152,7 @@ class Assembly:
     @_MadeOnce
     def catalog(self) -> Catalog:
         """The catalog; a catalog in a file is refused on a second host."""
-        from penstock.catalog.factory import refuse_second_host
+        from penstock.database.factory import refuse_second_host
 
         refuse_second_host(self.settings, self.queue)
         return self.open_catalog()
@@ -167,11 +167,7 @@ class Assembly:
     @_MadeOnce
     def vector_store(self) -> VectorStore | None:
         """The vector store outside the catalog; None: the catalog itself is searched."""
-        if self.settings.vector_store == NO_STORE:
-            return None
-        from penstock.vector_stores.factory import open_vector_store
-
-        return open_vector_store(self.settings)
+        return _open_vector_store(self.settings)
 
     # Services.
 
@@ -364,12 +360,11 @@ class Assembly:
 
     def worker(self, **options: Any) -> Worker:
         """Make a worker with child processes, ready to run; see ``worker.launch.Worker``."""
-        from penstock.vector_stores.factory import open_vector_store
         from penstock.worker.launch import Worker
 
         self.refuse_unusable_embedder()
         # Raises for a store that cannot be used as it is set, or whose client is not installed.
-        open_vector_store(self.settings)
+        _open_vector_store(self.settings)
         return Worker(self, **options)
 
     def refuse_unusable_embedder(self) -> None:
@@ -666,15 +661,22 @@ def _graph_endpoint(settings: Settings) -> LlmExtractor | None:
     )
 
 
+def _open_vector_store(settings: Settings) -> VectorStore | None:
+    if settings.vector_store == NO_STORE:
+        return None
+    from penstock.vector_stores.factory import open_vector_store
+
+    return open_vector_store(settings)
+
+
 def attach_vectors(settings: Settings, catalog: Catalog) -> OutsideVectors | None:
     """Make the catalog use the vector store of the settings, or none but itself.
 
     A process of tasks has a store of its own: a store is not for several threads.
     """
     from penstock.catalog.parts import OutsideStore
-    from penstock.vector_stores.factory import open_vector_store
 
-    store = open_vector_store(settings)
+    store = _open_vector_store(settings)
     if store is None:
         if catalog.outside.attached(OutsideStore.VECTOR) is not None:
             catalog.outside.detach(OutsideStore.VECTOR)

@@ -12,13 +12,12 @@ import psycopg
 import pytest
 
 from penstock import config
-from penstock.catalog.factory import open_catalog
 from penstock.catalog.rules.words import as_terms, phrases, searchable
 from penstock.catalog.sql.postgres import PostgresCatalog, PostgresStatements
 from penstock.catalog.sql.statements import load
 from penstock.catalog.values import Filters, Outcome, Phase, Removal, TaskStatus
+from penstock.database.factory import open_catalog, open_queue
 from penstock.errors import InvalidText, SchemaMismatch, StoreUnavailable
-from penstock.queue.factory import open_queue
 from tests.catalog.conftest import (
     at,
     begin,

@@ -15,15 +15,14 @@ from pathlib import Path
 import pytest
 
 from penstock import config
-from penstock.catalog.factory import open_catalog
 from penstock.catalog.rules.publication import Portions
 from penstock.catalog.sql.sqlite import SqliteCatalog, is_worth_merging
 from penstock.catalog.sql.statements import load, migrations
 from penstock.catalog.values import Document, Filters, Outcome, Source
 from penstock.database import sqlite
+from penstock.database.factory import open_catalog, open_queue
 from penstock.database.sqlite import CONNECTION
 from penstock.errors import SchemaMismatch, UnknownScheme
-from penstock.queue.factory import open_queue
 from tests.catalog.conftest import CATALOGS, begin, embed, found, page, put, vectors
 
 SPECIFIED = {

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from penstock import config
-from penstock.queue.factory import open_queue
+from penstock.database.factory import open_queue
 from penstock.queue.protocol import Queue
 from tests import signals
 from tests.chaos import history

@@ -12,9 +12,9 @@ from typing import Any, cast
 import pytest
 
 from penstock import Penstock, clock, config
-from penstock.catalog.factory import open_catalog
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Phase, Task, TaskRequest, TaskStatus
+from penstock.database.factory import open_catalog
 from penstock.handlers import documents
 from penstock.handlers.context import Context, Registry
 from penstock.handlers.files import Files

@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 from msgspec import structs
 
-from penstock.catalog.factory import open_catalog
 from penstock.cli.index import reported as job_result_text
 from penstock.cli.progress import PageProgress
+from penstock.database.factory import open_catalog
 from penstock.queue.job import ClaimRequest, Job, Status
 from penstock.service.job_views import JobRecords, JobReport, files_indexed, report_of, result_of
 from penstock.worker.orphans import end_overdue

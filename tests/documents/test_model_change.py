@@ -13,8 +13,7 @@ import pytest
 from penstock import Penstock
 from penstock.catalog.values import Outcome, Phase, Place, Task, TaskRequest, TaskSource, TaskStatus
 from penstock.errors import FingerprintMismatch
-from penstock.pipeline.embed import open_embedder
-from penstock.pipeline.embed.protocol import space_of
+from penstock.pipeline.embed import open_embedder, space_of
 from penstock.pipeline.embed.static import StaticEmbedder
 from penstock.pipeline.pipeline import Pipeline
 from penstock.queue.engine import wait_for

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from penstock import Penstock, clock, config
-from penstock.catalog.factory import open_catalog
 from penstock.catalog.rules import publication
 from penstock.catalog.values import NewPage, PageState, Phase, TaskRequest, TaskStatus
 from penstock.cli.progress import JobProgress, PageProgress
+from penstock.database.factory import open_catalog
 from penstock.errors import UnknownDocument
 from penstock.handlers.source_files import PageFiles
 from penstock.pipeline.endpoint import EndpointOptions

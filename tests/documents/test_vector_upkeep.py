@@ -13,7 +13,7 @@ from penstock import Penstock, clock, config
 from penstock.assembly import Assembly
 from penstock.catalog.rules.identity import text_hash
 from penstock.catalog.values import NewChunk, NewGeneration, NewPage, Place
-from penstock.pipeline.embed.protocol import space_of
+from penstock.pipeline.embed import space_of
 from penstock.pipeline.embed.static import HashingEmbedder
 from penstock.pipeline.vectors.directory import CacheDirectory, open_cache_directory
 from penstock.pipeline.vectors.footer import read_footer

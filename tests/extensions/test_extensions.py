@@ -10,16 +10,15 @@ from pathlib import Path
 import pytest
 
 from penstock import Penstock, config, extensions
+from penstock.database.factory import open_queue
 from penstock.errors import ExtensionFailed, InvalidSetting, UnknownScheme
 from penstock.extensions import ExtensionKind
 from penstock.pipeline.chunk.text import ChunkSizes
 from penstock.pipeline.draft import build_draft, fingerprints
-from penstock.pipeline.embed import open_embedder, open_space
-from penstock.pipeline.embed.protocol import space_of
+from penstock.pipeline.embed import open_embedder, open_space, space_of
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.factory import extract, is_sandboxed
 from penstock.pipeline.extract.protocol import Content
-from penstock.queue.factory import open_queue
 from tests.extensions.conftest import EXAMPLE, Install
 
 PAGE = b"# The mill\n\n=> gemini://mill.example The wheel\n\n## Winter\n\nThe gate sticks.\n"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from penstock import clock, config
+from penstock.database.factory import open_queue
 from penstock.queue import transitions
-from penstock.queue.factory import open_queue
 from penstock.queue.job import ClaimRequest, NewJob
 from penstock.queue.protocol import Queue
 from tests.http.live_server import LiveServer

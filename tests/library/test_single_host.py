@@ -14,8 +14,8 @@ import pytest
 
 from penstock import Penstock, config
 from penstock.assembly import Assembly
-from penstock.catalog.factory import refuse_second_host
 from penstock.config import Settings
+from penstock.database.factory import refuse_second_host
 from penstock.errors import DocumentsElsewhere
 from penstock.queue.job import DOCUMENT_FILE, WorkerReport
 from tests.servers.stores import ON_SERVERS, given_back, store_url

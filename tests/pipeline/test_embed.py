@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from penstock.errors import InvalidSetting
-from penstock.pipeline.embed import open_embedder, open_space, static
+from penstock.pipeline.embed import open_embedder, open_space, space_of, static
 from penstock.pipeline.embed.fastembed import FastembedOptions
-from penstock.pipeline.embed.protocol import Embedder, space_of
+from penstock.pipeline.embed.protocol import Embedder
 from penstock.pipeline.embed.static import HashingEmbedder, WordPieces
 from penstock.testing import EmbedderContract
 from tests.pipeline.fastembed_model import write_model

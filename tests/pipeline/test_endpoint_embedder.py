@@ -12,9 +12,8 @@ import pytest
 
 from penstock.errors import InvalidSetting, PermanentFailure, ServiceUnavailable, TransientFailure
 from penstock.pipeline.budget import CallLimitReached, CallLimits
-from penstock.pipeline.embed import open_embedder, open_space
+from penstock.pipeline.embed import open_embedder, open_space, space_of
 from penstock.pipeline.embed.endpoint import EmbedEndpointOptions, EndpointEmbedder
-from penstock.pipeline.embed.protocol import space_of
 from penstock.pipeline.endpoint import EndpointOptions
 from penstock.worker.executor import OPENS_AFTER, Breakers
 from tests.pipeline.embedding_server import (

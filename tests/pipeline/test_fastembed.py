@@ -13,12 +13,11 @@ import pytest
 
 from penstock import Penstock, config
 from penstock.errors import InvalidRequest, InvalidSetting, ModelDamaged, ModelUnavailable
-from penstock.pipeline.embed import fastembed, open_embedder, open_space
+from penstock.pipeline.embed import fastembed, open_embedder, open_space, space_of
 from penstock.pipeline.embed.fastembed import FastembedEmbedder, FastembedOptions
 from penstock.pipeline.embed.minilm import model_files
 from penstock.pipeline.embed.minilm.download import read_archive
 from penstock.pipeline.embed.minilm.model_files import EncoderShape, build_graph
-from penstock.pipeline.embed.protocol import space_of
 from penstock.service.upkeep import Models
 from tests.pipeline.fastembed_model import WIDTH, write_model
 

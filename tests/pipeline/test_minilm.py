@@ -25,11 +25,10 @@ import pytest
 
 from penstock import Penstock, config
 from penstock.errors import InvalidRequest, InvalidSetting, ModelDamaged, ModelUnavailable
-from penstock.pipeline.embed import open_embedder, open_space
+from penstock.pipeline.embed import open_embedder, open_space, space_of
 from penstock.pipeline.embed.minilm import download, embedder, model_files
 from penstock.pipeline.embed.minilm.embedder import MiniLmEmbedder, MiniLmTokens
 from penstock.pipeline.embed.minilm.model_files import INPUT, EncoderShape, build_graph
-from penstock.pipeline.embed.protocol import space_of
 from penstock.service.upkeep import Models
 
 onnxruntime = pytest.importorskip("onnxruntime")

@@ -17,8 +17,7 @@ from typing import Any
 import msgspec
 
 from penstock import config
-from penstock.catalog.factory import open_catalog
-from penstock.queue.factory import open_queue
+from penstock.database.factory import open_catalog, open_queue
 from penstock.redis_contract import contract, rags
 from penstock.redis_contract.lists import Lists
 from penstock.service.collections import Collections

@@ -18,15 +18,14 @@ import pytest
 from click.testing import CliRunner
 
 from penstock import Penstock
-from penstock.catalog.factory import open_catalog
 from penstock.catalog.sql import postgres
 from penstock.catalog.sql import sqlite as sqlite_catalog
 from penstock.cli.main import cli
 from penstock.config import Settings
 from penstock.database import postgres as postgres_schema
 from penstock.database import sqlite
+from penstock.database.factory import open_catalog, open_queue
 from penstock.database.schema import Schema
-from penstock.queue.factory import open_queue
 from penstock.queue.job import JobQuery
 from tests.backup.places import settings_of
 from tests.servers.stores import FIRST, given_back
@@ -124,7 +123,7 @@ KILLED = """
 import os, signal, sys
 import msgspec
 from penstock.database import {module} as module
-from penstock.queue.factory import open_queue
+from penstock.database.factory import open_queue
 from tests.backup.places import settings_of
 from pathlib import Path
 

@@ -19,8 +19,8 @@ from typing import Any, cast
 import msgspec
 
 from penstock import clock, config
+from penstock.database.factory import open_queue
 from penstock.errors import StoreUnavailable
-from penstock.queue.factory import open_queue
 from penstock.queue.job import Held, Job, JobQuery
 from penstock.queue.jsonl.journal import lock_holder
 from penstock.queue.protocol import Queue

@@ -33,11 +33,11 @@ from penstock.backup.archive import (
     Row,
     RowChecksum,
 )
-from penstock.catalog.factory import open_catalog
 from penstock.catalog.parts import CatalogRows, ImportedRow, PortableTable
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules.publication import RestoredRows
 from penstock.config import Settings
+from penstock.database.factory import open_catalog, open_queue
 from penstock.errors import (
     BackupDamaged,
     DiskFull,
@@ -51,7 +51,6 @@ from penstock.errors import (
     StoreUnavailable,
     WorkersRunning,
 )
-from penstock.queue.factory import open_queue
 from penstock.queue.job import Job, JobQuery, Scope
 from penstock.queue.limits import Limit, decode_limit, encode_limit, gated
 from penstock.queue.protocol import Queue, living_workers

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from penstock.cli.hit_page import relative
-from penstock.cli.output import emit, emit_json, printable, table
+from penstock.cli.output import emit, emit_json, printable, record_fields, table
 from penstock.cli.session import CommandGroup, Session
 from penstock.errors import InvalidRequest
 from penstock.vocabulary import how_many
@@ -108,8 +107,8 @@ def neighbours(
     if svg is not None:
         _write_picture(svg, neighbourhood_svg(found))
     if session.as_json:
-        nodes = [msgspec.structs.asdict(node) | {"hops": far} for node, far in found.nodes]
-        emit_json({"nodes": nodes, "edges": [msgspec.structs.asdict(edge) for edge in found.edges]})
+        nodes = [record_fields(node) | {"hops": far} for node, far in found.nodes]
+        emit_json({"nodes": nodes, "edges": [record_fields(edge) for edge in found.edges]})
         return
     named = {node.id: _shown(node) for node, _ in found.nodes}
     distances = {node.id: far for node, far in found.nodes}
@@ -139,8 +138,8 @@ def path(session: Session, source: str, target: str, tenant: str | None) -> None
         nodes, edges = found or ([], [])
         emit_json(
             {
-                "nodes": [msgspec.structs.asdict(one) for one in nodes],
-                "edges": [msgspec.structs.asdict(one) for one in edges],
+                "nodes": [record_fields(one) for one in nodes],
+                "edges": [record_fields(one) for one in edges],
             }
         )
     elif found is None:
@@ -162,7 +161,7 @@ def stats(session: Session, tenant: str | None) -> None:
     """Count entities and relations by kind."""
     counts = session.readers.graph_counts(session.place(tenant=tenant).tenant_id)
     if session.as_json:
-        emit_json(msgspec.structs.asdict(counts))
+        emit_json(record_fields(counts))
         return
     if not counts.chunks:
         emit("No entities. Extract them with: penstock index --graph PATH")

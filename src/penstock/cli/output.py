@@ -206,6 +206,13 @@ def collected_json() -> Iterator[list[Any]]:
 _collected: list[Any] | None = None
 
 
+def record_fields(record: Any) -> dict[str, Any]:
+    """The fields of a record by name, also of one that JSON would have as an array."""
+    from msgspec.structs import asdict
+
+    return asdict(record)
+
+
 def emit_json(value: Any) -> None:
     import msgspec
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from penstock.cli.exit_codes import REFUSED
 from penstock.cli.hit_page import relative
 from penstock.cli.options import agreed
-from penstock.cli.output import emit, emit_json, fields, printable, table
+from penstock.cli.output import emit, emit_json, fields, printable, record_fields, table
 from penstock.cli.session import QUEUE_DISABLED, CommandGroup, Session
 from penstock.vocabulary import how_many
 
@@ -135,7 +134,7 @@ def move(session: Session, old: str, new: str) -> None:
     """
     found = session.assembly.documents.projects.move(old, new)
     if session.as_json:
-        emit_json(msgspec.structs.asdict(found))
+        emit_json(record_fields(found))
     else:
         session.confirm_done(f"Project {printable(found.name)} is now at {printable(found.root)}")
 
@@ -193,4 +192,4 @@ def _plans_as_json(plans: list[Prune], done: list[Receipt]) -> dict[str, Any]:
 
 
 def _as_json(found: ProjectView) -> dict[str, Any]:
-    return msgspec.structs.asdict(found) | {"checked_out": found.checked_out}
+    return record_fields(found) | {"checked_out": found.checked_out}

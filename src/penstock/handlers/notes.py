@@ -17,7 +17,8 @@ from penstock.errors import FingerprintMismatch, UnknownDocument
 from penstock.handlers.context import Context, Later, NotHandledHere
 from penstock.handlers.removal import remove_all
 from penstock.pipeline.budget import MemoryInUse
-from penstock.pipeline.embed.protocol import Embedder, space_of
+from penstock.pipeline.embed import space_of
+from penstock.pipeline.embed.protocol import Embedder
 from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.pipeline import Pipeline, chunk_sizes
 from penstock.queue.payloads import NOTES, ContentPayload, note_path

@@ -28,6 +28,7 @@ from penstock.backup.backups import MoveResult, OpenStores
 from penstock.catalog.parts import ImportedRow, ImportLedger
 from penstock.catalog.values import Place
 from penstock.config import Settings
+from penstock.database.factory import postgres_driver
 from penstock.errors import ImportRefused, InvalidName, InvalidRequest
 from penstock.extensions import refuse_missing
 from penstock.legacy import mappings
@@ -49,7 +50,6 @@ from penstock.legacy.mappings import (
 )
 from penstock.legacy.sqlite_source import SqliteSource
 from penstock.queue import payloads, transitions
-from penstock.queue.factory import postgres_driver
 from penstock.queue.job import Job, NewJob, Status, failure_reason
 from penstock.queue.protocol import Queue
 from penstock.service.adoption import Adopter, ReadDocument, flaw

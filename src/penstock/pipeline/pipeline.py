@@ -30,7 +30,8 @@ from penstock.pipeline.draft import (
     with_reader,
     without_ocr,
 )
-from penstock.pipeline.embed.protocol import Embedder, space_of
+from penstock.pipeline.embed import space_of
+from penstock.pipeline.embed.protocol import Embedder
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.charset import whole_lines
 from penstock.pipeline.extract.factory import extract, is_plain, is_sandboxed

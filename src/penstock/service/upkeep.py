@@ -20,10 +20,9 @@ from penstock.handlers.members import container_of, hash_of
 from penstock.handlers.missing_files import CAREFUL, maybe_unmounted
 from penstock.handlers.outside_stores import GraphCopies, StoreComparison
 from penstock.handlers.reindex import OUTDATED, why_outdated
-from penstock.pipeline.embed import fastembed
+from penstock.pipeline.embed import fastembed, space_of
 from penstock.pipeline.embed.fastembed import FastembedOptions
 from penstock.pipeline.embed.minilm import download, model_files
-from penstock.pipeline.embed.protocol import space_of
 from penstock.pipeline.extract.protocol import ExtractLimits
 from penstock.pipeline.pipeline import Pipeline
 from penstock.pipeline.vectors.protocol import VectorCopies

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock import config
-from penstock.catalog.factory import needs_one_host, refuse_second_host
 from penstock.catalog.rules.phases import EXTRACTING
 from penstock.catalog.values import Phase
 from penstock.config import Settings
+from penstock.database.factory import needs_one_host, refuse_second_host
 from penstock.errors import (
     DocumentsElsewhere,
     InvalidSetting,

@@ -82,7 +82,6 @@ def open_space(
 
     None if the name is unknown here, or if the weights installed here are different ones.
     """
-    from penstock.pipeline.embed.protocol import space_of
     from penstock.pipeline.embed.static import HashingEmbedder
 
     name, _, rest = space.partition("-")
@@ -99,3 +98,8 @@ def open_space(
         return embedder if space_of(embedder) == space else None
     except (InvalidSetting, ValueError):
         return None
+
+
+def space_of(embedder: Embedder) -> str:
+    """Vector space of an embedder: name, dimension and fingerprint."""
+    return f"{embedder.name}-{embedder.dimension}-{embedder.fingerprint[:8]}"

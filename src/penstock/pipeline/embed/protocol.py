@@ -44,8 +44,3 @@ class MeteredEmbedder(TokenMeter, Protocol):
 
     batch: int
     """Texts of one call."""
-
-
-def space_of(embedder: Embedder) -> str:
-    """Vector space of an embedder: name, dimension and fingerprint."""
-    return f"{embedder.name}-{embedder.dimension}-{embedder.fingerprint[:8]}"
