@@ -8,11 +8,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from penstock.graph_stores.factory import open_graph_store
 
 from penstock import Penstock, clock, config
 from penstock.assembly import attach_vectors, open_graph_copies
 from penstock.catalog.parts import OutsideStore
+from penstock.graph_stores.factory import open_graph_store
 from penstock.vector_stores.protocol import collection_name
 from penstock.worker.upkeep import Sweeper
 from tests.documents import store_killer
