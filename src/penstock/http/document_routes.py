@@ -137,7 +137,7 @@ def projects(sender: Reader) -> Response:
 @router.get(
     "/why",
     operation_id="paths_explain",
-    responses=described(ReasonRecord, value=True),
+    responses=described(ReasonRecord, refused=(404,), value=True),
     summary="Explain a path",
 )
 @reads

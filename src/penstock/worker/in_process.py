@@ -525,12 +525,8 @@ class _Execution:
         self.overdue: str | None = None
         """The job whose timeout is over: it has ended, and what runs for it stops at its next checkpoint."""
 
-    def stop(self, job_id: str) -> None:
+    def stop(self) -> None:
         """Stop what runs, from another thread."""
-        self.overdue = job_id
-        self._request_stop()
-
-    def _request_stop(self) -> None:
         for index in range(MOST_MEMBERS):
             self._state.request_stop(self._number, index)
 
@@ -561,7 +557,7 @@ class _Execution:
     def _stoppable(self, number: int) -> Iterator[None]:
         self._number = number
         if self.overdue:
-            self._request_stop()
+            self.stop()
         yield
 
     def _execute(self, claims: Sequence[Claim]) -> None:
@@ -582,11 +578,13 @@ def _ended_in_time(job: Job, options: SmallJobOptions, execution: _Execution) ->
     """End the job when its timeout is over, in a thread: no supervisor watches this process."""
 
     def end() -> None:
-        execution.stop(job.queue_id)
+        execution.overdue = job.queue_id
         with suppress(*OUTAGE):  # then the next worker ends it
             row = options.queue.get(job.queue_id)
             if row is not None and row.status is Status.IN_PROGRESS:
                 orphans.end_overdue(options.queue, options.catalog, row)
+        # After the end is stored: with its last file cancelled first, the folder would be done.
+        execution.stop()
 
     seconds = float(job.timeout_s)
     started_at = transitions.first_start(job)
