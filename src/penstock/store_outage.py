@@ -47,10 +47,13 @@ def _file(directory: Path) -> Path:
 def write_outage(directory: Path, outage: StoreOutage) -> None:
     """Write the outage beside the directory of the workers."""
     draft = _file(directory).with_suffix(f".outage-{outage.pid}")
-    with suppress(OSError):  # the disk may be the reason of the outage
+    try:
         draft.touch(mode=0o600)
         draft.write_bytes(msgspec.json.encode(outage))
         draft.replace(_file(directory))
+    except OSError:  # the disk may be the reason of the outage
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
 
 
 def clear_outage(directory: Path) -> None:

@@ -135,6 +135,7 @@ class Member:
 
     def _start(self) -> None:
         with self.log.open("ab") as log:
+            self._began_at = log.tell()
             self.process = subprocess.Popen(
                 self._command,
                 cwd=ROOT,
@@ -164,8 +165,12 @@ class Member:
             self._start()
 
     def _count(self, code: int) -> None:
+        lines = self.log.read_bytes()[self._began_at :].decode(errors="replace").splitlines()
+        if code == STORE_IS_AWAY and len(lines) == 1 and "(ERR_STORE_DENIED)" in lines[0]:
+            # A refused login at the start, before any work, ends a worker (decision 0074).
+            return
         self.exits[code] += 1
-        self.last_words[code] = self.log.read_text(errors="replace").rpartition("\n")[0].rpartition("\n")[2]
+        self.last_words[code] = lines[-1] if lines else ""
 
     def stop(self) -> str | None:
         """Stop politely; return what was wrong with the end."""

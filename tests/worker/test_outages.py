@@ -291,6 +291,15 @@ def test_an_outage_is_in_the_statistics_until_its_worker_is_gone_for_long(tmp_pa
         assert [] == app.stats().warnings
 
 
+def test_an_outage_that_cannot_be_written_leaves_no_draft(tmp_path: Path) -> None:
+    (tmp_path / "workers.outage" / "in the way").mkdir(parents=True)
+    told = {"code": "ERR_DISK_FULL", "message": "the disk is full", "remedy": "Free some space."}
+
+    write_outage(tmp_path / "workers", StoreOutage(**told, since=now(), pid=7))
+
+    assert ["workers.outage"] == [path.name for path in tmp_path.iterdir()]
+
+
 @pytest.mark.parametrize("kind", ALL_KINDS)
 def test_a_worker_in_a_thread_waits_for_its_store(
     kind: type[PenstockError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
