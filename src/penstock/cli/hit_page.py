@@ -265,7 +265,7 @@ def in_project(place: Placement) -> str:
 
 
 def owner_word(session: Session, tenant_id: str) -> str:
-    """What ``Session.tenant_name`` names: a project, or else a tenant."""
+    """The heading for ``Session.tenant_name``: Project, or else Tenant."""
     return "Project" if tenant_id in session.project_names else "Tenant"
 
 

@@ -1,4 +1,4 @@
-"""What handlers get and return: the context of a job, the registry, special results, failed tasks."""
+"""Context of a running job, registry of handlers, their special results, and failed tasks."""
 
 from __future__ import annotations
 

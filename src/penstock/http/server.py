@@ -370,7 +370,7 @@ def _warn(guard: GuardOptions, settings: Settings) -> None:
 
 
 def _tls(certificate: str | None, private_key: str | None) -> ssl.SSLContext | None:
-    """What a server needs for TLS; None without a certificate."""
+    """Make the TLS context of a server; None without a certificate."""
     if (certificate is None) != (private_key is None):
         raise InvalidSetting("a certificate and a private key belong together: give both, or none")
     if certificate is None:

@@ -224,7 +224,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def is_request(self) -> bool:
-        """Whether somebody asked for this job, to index or to remove: no child job, and no call."""
+        """True for a request to index or to remove: no child job, and no call of a function."""
         return self.parent_id is None and self.item_type != "function"
 
     @property

@@ -90,7 +90,7 @@ class Shares:
 
 
 def _counts(taker: Taker) -> list[tuple[str, str]]:
-    """What is counted for a sender. The own part comes first: it is the more useful message."""
+    """List the counts of a sender. Those of the key come first: their message is more useful."""
     found = [("key", taker.key), ("peer", taker.peer), ("total", "")]
     return [(kind, name) for kind, name in found if name is not None]
 

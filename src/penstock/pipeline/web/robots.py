@@ -1,4 +1,4 @@
-"""What a site publishes for crawlers: its rules (robots.txt, RFC 9309) and lists of its pages. Pure.
+"""Rules for crawlers (robots.txt, RFC 9309) and lists of pages that a site publishes. Pure.
 
 Lists are ``sitemap.xml`` and the inventory of a Sphinx documentation.
 """

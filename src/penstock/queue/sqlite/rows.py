@@ -572,7 +572,7 @@ def _place(place: ClaimPosition) -> tuple[int, int, str, str]:
 
 
 class _Places:
-    """What the positions of several rows share. Numbers are counted up to the cap, when first needed."""
+    """Numbers shared by the positions of several rows, counted up to the cap when first needed."""
 
     def __init__(self, rows: SqliteRows) -> None:
         self._rows = rows
